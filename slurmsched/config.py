@@ -131,7 +131,12 @@ class LeverConfig(ConfigSection):
     )
     cpus: bool = Field(
         False,
-        description="also write fewer CPUs, at least min_cpus, for pending jobs that only lack CPUs beside free GPUs",
+        description="also write other CPUs for pending jobs, from min_cpus to max_cpus: fewer where they only lack "
+        "CPUs beside free GPUs, more where CPUs are free that no free GPU needs",
+    )
+    memory: bool = Field(
+        False,
+        description="also write less memory, at least min_mem, for pending jobs that only lack memory beside free GPUs",
     )
     start: bool = Field(
         False, description="also write the earliest start that the policy chose for pending jobs (StartTime)"

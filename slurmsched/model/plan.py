@@ -10,9 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from slurmsched.errors import UnreadableError
 from slurmsched.model.columns import Floats, Int64s, frozen
 from slurmsched.model.operations import Operation
 from slurmsched.model.overrides import JobChanges, Override
+from slurmsched.model.slurm_text import memory_mib
 
 _NO_INTS, _NO_BOOLS, _NO_BYTES = frozen([], np.int64), frozen([], np.bool_), frozen([], np.int8)
 _NO_FLOATS = frozen([], np.float64)
@@ -214,6 +216,10 @@ class SetField(Step):
     old: Any = ""
     base: Any = ""
 
+    def has_old(self, shown: str) -> bool:
+        """Whether a column of squeue shows the value that it replaces."""
+        return shown == str(self.old)
+
     @property
     def restores(self) -> bool:
         """Whether it gives the job its own value back."""
@@ -290,6 +296,27 @@ class SetCpus(SetField):
     @property
     def options(self) -> tuple[str, ...]:
         return tuple(name for name in (self.option, *self.alike) if name not in self.omitted)
+
+
+@dataclass(frozen=True, slots=True)
+class SetMemory(SetField):
+    """Let it ask for so much memory on its one node [MiB], as by --mem."""
+
+    kind: ClassVar[str] = "memory"
+    field: ClassVar[str] = "memory"
+    option: ClassVar[str] = "MinMemoryNode"
+    columns: ClassVar[tuple[str, ...]] = ("MinMemory",)
+
+    new: int = 0
+    old: int = 0
+    base: int = 0
+
+    def has_old(self, shown: str) -> bool:
+        """squeue shows 8192 MiB as "8G"."""
+        try:
+            return memory_mib(shown) == self.old
+        except UnreadableError:
+            return False
 
 
 @dataclass(frozen=True, slots=True)

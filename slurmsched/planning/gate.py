@@ -30,6 +30,7 @@ from slurmsched.model.plan import (
     SetCpus,
     SetField,
     SetGpuRequest,
+    SetMemory,
     SetNice,
     SetNodeList,
     SetPriority,
@@ -191,7 +192,7 @@ def _changed_options(action: SetField, seen: CurrentJob) -> dict[str, str]:
     """Options that have not the value that the action replaces, and the value they have."""
     names = (action.option, *action.alike)
     now = {name: seen.fields.get(column, "") for name, column in zip(names, action.columns, strict=False)}
-    return {name: value for name, value in now.items() if value != str(action.old)}
+    return {name: value for name, value in now.items() if not action.has_old(value)}
 
 
 def other_list(action: Action | None, view: GateContext) -> str:
@@ -239,7 +240,10 @@ def other_request(action: Action | None, view: GateContext) -> str:
 
 def other_asks(action: Action | None, view: GateContext) -> str:
     """Slurm's list of jobs does not show all that a job asks for: it may have changed since it was read."""
-    if not isinstance(action, SetNodeList | SetGpuRequest | SetCpus) or (seen := _current(action, view)) is None:
+    if (
+        not isinstance(action, SetNodeList | SetGpuRequest | SetCpus | SetMemory)
+        or (seen := _current(action, view)) is None
+    ):
         return ""
     return "" if action.restores or not seen.bars else f"{ASKS} {' and '.join(seen.bars)}"
 
@@ -340,14 +344,31 @@ def other_size(action: Action | None, view: GateContext) -> str:
 
 
 def other_cpus(action: Action | None, view: GateContext) -> str:
-    """A number of CPUs of ours is at least what the job's hint names, and less than its user's."""
+    """A number of CPUs of ours is at least what the job's hint min_cpus names, or at most what max_cpus names."""
     if view.snapshot is None or not isinstance(action, SetCpus) or action.restores:
         return ""
     if (row := row_of(action, view.snapshot)) < 0:
         return ""
-    least = parse_hints(view.snapshot.jobs.comment[row]).min_cpus
-    within = least is not None and least <= action.new < action.base
-    return "" if within else f"{pluralize(action.new, 'CPU is', 'CPUs are')} not between its hint min_cpus and its own"
+    hints = parse_hints(view.snapshot.jobs.comment[row])
+    least, most = (action.base if bound is None else bound for bound in (hints.min_cpus, hints.max_cpus))
+    words = (
+        f"{pluralize(action.new, 'CPU is', 'CPUs are')} not what its hints min_cpus and max_cpus allow beside its own"
+    )
+    return "" if min(least, action.base) <= action.new <= max(most, action.base) else words
+
+
+def other_memory(action: Action | None, view: GateContext) -> str:
+    """Memory of ours is at least what the job's hint min_mem names, and less than its user's."""
+    if view.snapshot is None or not isinstance(action, SetMemory) or action.restores:
+        return ""
+    if (row := row_of(action, view.snapshot)) < 0:
+        return ""
+    least = parse_hints(view.snapshot.jobs.comment[row]).min_mem
+    within = least is not None and least * MIB_OF_GIB <= action.new < action.base
+    return "" if within else f"{action.new} MiB are not between its hint min_mem and its own"
+
+
+MIB_OF_GIB = 1024
 
 
 def _begins(action: Action | None, view: GateContext) -> Operation | None:
@@ -476,7 +497,8 @@ RULES = (
     GateRule("victim", GateTime.PLAN, "the job can be requeued, and nobody said that it must not", unwilling),
     GateRule("bounds", GateTime.PLAN, "values that Slurm takes", out_of_bounds),
     GateRule("size", GateTime.PLAN, "a size between the job's hints", other_size),
-    GateRule("cpus", GateTime.PLAN, "no fewer CPUs than the job's hint", other_cpus),
+    GateRule("cpus", GateTime.PLAN, "no fewer and no more CPUs than the job's hints", other_cpus),
+    GateRule("memory", GateTime.PLAN, "no less memory than the job's hint", other_memory),
     GateRule("per-cycle", GateTime.PLAN, "operations begun in a cycle", cycle_full),
     GateRule("per-hour", GateTime.PLAN, "operations begun in an hour", hour_full),
     GateRule("per-user-per-hour", GateTime.PLAN, "operations begun in an hour for one user", user_full),

@@ -14,6 +14,7 @@ from slurmsched.model import (
     OverrideState,
     SetCpus,
     SetGpuRequest,
+    SetMemory,
     SetNodeList,
     SetSize,
     Snapshot,
@@ -27,7 +28,7 @@ from slurmsched.planning.gate import ASKS, DOUBTFUL
 from slurmsched.planning.proposals import Lever, Proposal, Records
 
 NODE_LIST, GPU_TYPE, SIZE = SetNodeList.field, SetGpuRequest.field, SetSize.field
-CPUS = SetCpus.field
+CPUS, MEMORY = SetCpus.field, SetMemory.field
 NODE_LIST_FIELDS, SIZE_FIELDS = (NODE_LIST, GPU_TYPE), (SIZE,)
 _TOGETHER = {field: fields for fields in (NODE_LIST_FIELDS, SIZE_FIELDS) for field in fields}
 _FOREIGN = "its request is another one: somebody changed it, or Slurm did not take ours"
@@ -191,17 +192,17 @@ def of_pending(jobs: Jobs, known: Iterable[Known]) -> Iterator[tuple[int, Known]
             yield row, ours
 
 
-def with_cpus(snapshot: Snapshot) -> list[int]:
-    """Ids of the jobs that have a number of CPUs of ours on record."""
-    return [record.job_id for record in of_field(snapshot.overrides, CPUS) if record.open]
+def with_cpus(snapshot: Snapshot, fields: Sequence[str] = (CPUS, MEMORY)) -> list[int]:
+    """Ids of the jobs that have CPUs or memory of ours on record."""
+    return [record.job_id for field in fields for record in of_field(snapshot.overrides, field) if record.open]
 
 
 def untouched(snapshot: Snapshot, *, but: Sequence[str]) -> Bools:
-    """Jobs that have overrides of other fields than these, or for which an operation is under way: sizes, CPUs, or
-    lists and Types, leave them as they are, so that a job has overrides of one kind at most. (N,) bool."""
+    """Jobs that have overrides of other fields than these, or for which an operation is under way: sizes, CPUs, memory,
+    or lists and Types, leave them as they are, so that a job has overrides of one kind at most. (N,) bool."""
     others = by_job(snapshot.overrides, [field for field in _TOGETHER if field not in but])
     ids = [*(operation.job_id for operation in snapshot.operations), *(job.job_id for job in others if job.open)]
-    ids += with_cpus(snapshot) if CPUS not in but else []
+    ids += with_cpus(snapshot, [field for field in (CPUS, MEMORY) if field not in but])
     return np.isin(snapshot.jobs.job_id, ids) | left_alone(snapshot.jobs, others)
 
 

@@ -45,7 +45,13 @@ LEVERS = [
         on=lambda planner: planner.lever.start,
     ),
     LeverEntry("size", "slurmsched.planning.job_sizes:SizeLever", ("size",), on=lambda planner: planner.lever.size),
-    LeverEntry("cpus", "slurmsched.planning.cpu_counts:CpuLever", ("cpus",), on=lambda planner: planner.lever.cpus),
+    LeverEntry("cpus", "slurmsched.planning.host_resources:CpuLever", ("cpus",), on=lambda planner: planner.lever.cpus),
+    LeverEntry(
+        "memory",
+        "slurmsched.planning.host_resources:MemoryLever",
+        ("memory",),
+        on=lambda planner: planner.lever.memory,
+    ),
     LeverEntry(
         "node-list",
         "slurmsched.planning.node_lists.node_list_lever:NodeListLever",

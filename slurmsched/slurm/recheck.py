@@ -16,7 +16,16 @@ from slurmsched.model.gres import normal_form, parse_gres
 from slurmsched.model.hostlists import expand_hostlist
 from slurmsched.model.nodes import Nodes
 from slurmsched.model.operations import Operation
-from slurmsched.model.plan import Action, SetAdminComment, SetCpus, SetField, SetGpuRequest, SetNodeList, SetSiteFactor
+from slurmsched.model.plan import (
+    Action,
+    SetAdminComment,
+    SetCpus,
+    SetField,
+    SetGpuRequest,
+    SetMemory,
+    SetNodeList,
+    SetSiteFactor,
+)
 from slurmsched.model.slurm_text import (
     is_signed_number,
     record_fields,
@@ -47,6 +56,7 @@ OF_JOB = (
 )  # fmt: skip
 _OF_NODE = tuple(spec.name for spec in fields(Nodes) if spec.name != "name")
 T = TypeVar("T", bound=Table)
+Request = SetNodeList | SetGpuRequest | SetCpus | SetMemory  # actions that what a job asks for besides may forbid
 
 
 class Recheck:
@@ -67,8 +77,7 @@ class Recheck:
             row = _row(line, sites, more)
             if row is not None and row[0] in wanted and sites.get(row[0], 0) is not None:
                 found[row[0]] = row[1]
-        given = [action for action in actions
-                 if isinstance(action, SetNodeList | SetGpuRequest | SetCpus) and not action.restores]  # fmt: skip
+        given = [action for action in actions if isinstance(action, Request) and not action.restores]
         found = self._with_bars(found, [action for action in given if action.job_id in found])
         for job, text in self._admin_comments(actions).items():
             found |= {job: replace(found[job], admin_comment=text)} if job in found else {}
@@ -101,9 +110,7 @@ class Recheck:
             operations=tuple(operations),
         )
 
-    def _with_bars(
-        self, found: dict[int, CurrentJob], actions: Sequence[SetNodeList | SetGpuRequest | SetCpus]
-    ) -> dict[int, CurrentJob]:
+    def _with_bars(self, found: dict[int, CurrentJob], actions: Sequence[Request]) -> dict[int, CurrentJob]:
         """The jobs of these with what they ask for now that a value of ours could break."""
         if not actions:
             return found
@@ -117,6 +124,8 @@ class Recheck:
         bars = {job: _bars(wish, rewritten, lists.get(job)) if (wish := wishes.get(job)) else UNREAD for job in few}
         numbers = {action.job_id for action in actions if isinstance(action, SetCpus)}
         bars |= {job: _cpu_bars(record) for job, record in answer.records.items() if job in numbers}
+        amounts = {action.job_id for action in actions if isinstance(action, SetMemory)}
+        bars |= {job: _memory_bars(record) for job, record in answer.records.items() if job in amounts}
         bars |= dict.fromkeys(answer.doubtful, (DOUBTFUL,))
         return found | {job: replace(found[job], bars=bars[job]) for job in few}
 
@@ -215,6 +224,15 @@ def _cpu_bars(record: JobRecord) -> tuple[str, ...]:
         "CPUs by GPU": "CpusPerTres" in record.options,
         "CPUs in another way than by --cpus-per-task alone": len(ways) > 1 or ways == {""},
     }
+    return tuple(words for words, bars in said.items() if bars)
+
+
+def _memory_bars(record: JobRecord) -> tuple[str, ...]:
+    """What keeps its job from other memory: a request that does not go by node."""
+    if record.options is None:
+        return UNREAD
+    found = record_fields(record.record_text) | record_fields(record.texts.partition(" Features=")[0])
+    said = {"memory by CPU": "MinMemoryNode" not in found, "memory by GPU": "MemPerTres" in record.options}
     return tuple(words for words, bars in said.items() if bars)
 
 

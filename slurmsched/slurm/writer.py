@@ -25,6 +25,7 @@ from slurmsched.model.plan import (
     SetCpus,
     SetField,
     SetGpuRequest,
+    SetMemory,
     SetNice,
     SetSiteFactor,
     Signal,
@@ -167,7 +168,7 @@ class CommandWriter:
         with scontrol_session(self._commands) as scontrol:
             for action in actions:
                 outcome = self._alone(action) if isinstance(action, _ALONE) else _sent(scontrol.tell, action)
-                if isinstance(action, SetGpuRequest | SetCpus) and outcome.status == "refused":
+                if isinstance(action, SetGpuRequest | SetCpus | SetMemory) and outcome.status == "refused":
                     outcome = _with_own(scontrol.tell, outcome, action)
                 yield outcome
                 if outcome.status == "unknown":
@@ -282,7 +283,7 @@ def lacks_rights(outcome: Outcome) -> bool:
     return outcome.status == "refused" and _NO_RIGHTS.search(outcome.message) is not None
 
 
-def _with_own(tell: Callable[[str], str], outcome: Outcome, action: SetGpuRequest | SetCpus) -> Outcome:
+def _with_own(tell: Callable[[str], str], outcome: Outcome, action: SetGpuRequest | SetCpus | SetMemory) -> Outcome:
     """The outcome of a refused request, after the job's own is written again.
 
     A pending job of which Slurm refuses a request keeps none in force, though scontrol shows the one before: it would

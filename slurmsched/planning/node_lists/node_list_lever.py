@@ -279,7 +279,7 @@ class NodeListLever(Lever):
     def propose(self, snapshot: Snapshot, ranking: Ranking, budget: Budget) -> Proposal:
         if self.placement is None:
             return Proposal()
-        free = budget.without(budget.changed_by("start", "size", "cpus"), snapshot.jobs.job_id)
+        free = budget.without(budget.changed_by("start", "size", "cpus", "memory"), snapshot.jobs.job_id)
         ready = free & (snapshot.site.rights >= Rights.OPERATOR)
         return node_lists(snapshot, ranking, ready, self.placement, self.config, self.scope, budget.writes)
 

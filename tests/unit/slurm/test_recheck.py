@@ -12,6 +12,7 @@ from slurmsched.model import (
     Purpose,
     SetCpus,
     SetGpuRequest,
+    SetMemory,
     SetNice,
     SetNodeList,
     SetSiteFactor,
@@ -163,6 +164,27 @@ def test_recheck__what_keeps_a_job_from_fewer_cpus(old: str, new: str, bars: tup
         assert seen[7].bars == found
         refused = refusal(fewer, GateContext(seen=seen), GateTime.SEND)
         assert (refused.rule if refused else "") == ("asks" if found else "")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "bars"),
+    [
+        ("", "", ()),
+        ("MinMemoryNode", "MinMemoryCPU", ("memory by CPU",)),
+        ("TresPerNode", "MemPerTres=gres/gpu:4 TresPerNode", ("memory by GPU",)),
+    ],
+)
+def test_recheck__what_keeps_a_job_from_less_memory(old: str, new: str, bars: tuple[str, ...]) -> None:
+    """Memory that does not go by node could not be given back as it was. squeue shows 8192 MiB as "8G"; another amount
+    is somebody else's."""
+    text = record(nodes="1-1", asked="").replace("MinCPUsNode=1", "MinCPUsNode=1 MinMemoryNode=8G MinTmpDiskNode=0")
+    for shown, rule in (("8G", "asks" if bars else ""), ("8192M", "asks" if bars else ""), ("9G", "value")):
+        less = SetMemory(7, 100.0, "", "memory-7", 4096, 8192, 8192)
+        squeue = f"7|100|5|PENDING|(null)||gres/gpu:2|100|{shown}|\n"
+        seen = Recheck(Records(squeue=squeue, scontrol=text.replace(old, new) if old else text))([less])
+        assert seen[7].bars == bars
+        refused = refusal(less, GateContext(seen=seen), GateTime.SEND)
+        assert (refused.rule if refused else "") == rule
 
 
 @pytest.mark.parametrize(

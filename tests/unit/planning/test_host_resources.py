@@ -20,12 +20,14 @@ from slurmsched.model import (
     Ranking,
     Rights,
     SetCpus,
+    SetMemory,
     Site,
     Snapshot,
 )
 from slurmsched.placements.baselines import BestFit
-from slurmsched.planning.cpu_counts import CpuLever, own_cpus
 from slurmsched.planning.gate import CHANGED, CurrentJob, GateContext, GateTime, refusal, still_ours
+from slurmsched.planning.host_resources import CPUS as CPU_COUNTS
+from slurmsched.planning.host_resources import CpuLever, own_request
 from slurmsched.planning.job_overrides import CPUS, NODE_LIST_FIELDS, untouched
 from slurmsched.planning.levers import undo_plan
 from slurmsched.planning.node_lists import node_list_lever
@@ -85,6 +87,43 @@ def test_cpus__a_job_gets_what_a_node_has_beside_its_free_gpus() -> None:
     assert asks(plan(queue({}))) == {1: (6, 16, 16)}
 
 
+def test_cpus__more_where_no_free_gpu_needs_them() -> None:
+    """4 GPUs and 60 CPUs are free: 3 more GPUs need 24 of them, so that 36 are for job 1. Job 2 finds 24 for 3 GPUs: no
+    more than its own. With max_cpus=20 job 1 gets 20, and with 40 CPUs free its own."""
+    most = {"comment": "slurmsched: max_cpus=48"}
+    assert asks(plan(queue(most, most, used=4))) == {1: (36, 16, 16)}
+    assert asks(plan(queue({"comment": "slurmsched: max_cpus=20"}, used=4))) == {1: (20, 16, 16)}
+    assert asks(plan(queue(most, used=24))) == {}
+    given = queue({**most, "cpus": 36, "reason": "QOSMaxCpuPerJobLimit"}, used=4, overrides=(record(36),))
+    made = plan(given)
+    assert asks(made) == {1: (16, 36, 16)} and made.overrides[-1].abandoned
+
+
+def test_memory__a_job_gets_what_a_node_has_beside_its_free_gpus() -> None:
+    """Of 100 GiB a node has 10 free. A job of 16 GiB that can do with 8 gets 10, is given its own back by undo and when
+    the lever is off, and keeps its own with min_mem=12."""
+
+    def given(hints: str, used_gib: int = 90, has: int = 16, **others: Any) -> Snapshot:
+        made = queue({"comment": f"slurmsched: {hints}", "memory_mib": has * 1024.0}, used=0, **others)
+        memory = {"memory_mib": np.array([100 * 1024.0]), "memory_used_mib": np.array([used_gib * 1024.0])}
+        return replace(made, nodes=made.nodes.with_columns(**memory))
+
+    def written(at: Snapshot, on: bool = True) -> list[tuple[int, int, int]]:
+        lever = LeverConfig(memory=on, admin_comment=False)
+        made = Planner(Fifo(), scope=ScopeConfig(partitions=("gpu",)), lever=lever).plan(at)
+        return [(step.new, step.old, step.base) for step in made.actions if isinstance(step, SetMemory)]
+
+    own, less = 16 * 1024, 10 * 1024
+    ours = record(less, field="memory", base=own, values=(own,))
+    assert written(given("min_mem=8")) == [(less, own, own)]
+    assert written(given("min_mem=12")) == written(given("min_cpus=2")) == []
+    assert written(given("min_mem=8", used_gib=80)) == []
+    assert written(given("min_mem=8", has=10, overrides=(ours,))) == []
+    assert written(given("min_mem=8", has=10, overrides=(ours,)), on=False) == [(own, less, own)]
+    (back,) = undo_plan(given("min_mem=8", has=10, overrides=(ours,))).actions
+    assert command(back) == "update JobId=1 MinMemoryNode=16384"
+
+
 @pytest.mark.parametrize(
     "row",
     [
@@ -108,7 +147,7 @@ def test_cpus__jobs_that_keep_theirs(row: dict[str, Any]) -> None:
 def test_cpus__a_number_on_record_stays_while_it_fits() -> None:
     """5 CPUs of ours, and 6 free: nothing is written. With 4 free it is changed; with 16 it has its own again."""
     given = queue({"cpus": 5}, overrides=(record(5),))
-    assert own_cpus(given).jobs.cpus.tolist() == [16]
+    assert own_request(given, CPU_COUNTS).jobs.cpus.tolist() == [16]
     assert asks(plan(given)) == {}
     assert asks(plan(queue({"cpus": 5}, used=60, overrides=(record(5),)))) == {1: (4, 5, 16)}
     made = plan(queue({"cpus": 5}, used=48, overrides=(record(5),)))

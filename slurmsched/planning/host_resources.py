@@ -1,0 +1,277 @@
+"""CPUs and memory of pending jobs, within their hints: less where that alone keeps them from free GPUs, and more CPUs
+where no free GPU needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from slurmsched.config import LeverConfig
+from slurmsched.model import Outcome, Override, OverrideState, Ranking, Rights, SetCpus, SetMemory, Snapshot
+from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.model.hints import hint_column
+from slurmsched.planning.gate import CHANGED, FOREIGN_FIELD, MIB_OF_GIB
+from slurmsched.planning.job_overrides import left_alone, of_field, of_pending, untouched
+from slurmsched.planning.proposals import Budget, Lever, Proposal, Records
+from slurmsched.resources.free import free_for
+from slurmsched.resources.job_request import JobRequest, request_of
+from slurmsched.resources.reservation_limits import UnknownEligibility
+from slurmsched.resources.startable_jobs import startable
+
+if TYPE_CHECKING:
+    from slurmsched.planning.planner import Planner
+
+MOST_JOBS = 200  # looked at in a cycle, the most urgent first
+_LIMIT = "it waits for a limit that its own {} may meet"
+ResourceMove = tuple[SetCpus | SetMemory, Records]
+
+
+@dataclass(frozen=True, slots=True)
+class HostResource:
+    """What a lever changes of a job.
+
+    step: the action. column: of jobs, and of JobRequest. least, most: hints, most = "" if it only goes down. unit: of a
+    hint, in that of the column. words: for people. too_few, too_many: parts of Slurm's reasons, in lower case, of a job
+    that may wait for having less or more.
+    """
+
+    step: type[SetCpus] | type[SetMemory]
+    column: str
+    least: str
+    most: str
+    unit: float
+    words: str
+    too_few: tuple[str, ...]
+    too_many: tuple[str, ...] = ()
+
+    def of(self, snapshot: Snapshot) -> Int64s:
+        """What each job asks for. (N,)."""
+        return getattr(snapshot.jobs, self.column).astype(np.int64)  # type: ignore[no-any-return]
+
+    def hint(self, snapshot: Snapshot, name: str) -> Floats:
+        """A hint of each job, NaN = not given. (N,)."""
+        return hint_column(snapshot.jobs, name) * self.unit if name else np.full(len(snapshot.jobs), np.nan)
+
+
+CPUS = HostResource(SetCpus, "cpus", "min_cpus", "max_cpus", 1.0, "CPUs", ("mincpu", "minbilling"),
+                    ("maxcpu", "grpcpu", "maxbilling", "grpbilling"))  # fmt: skip
+MEMORY = HostResource(SetMemory, "memory_mib", "min_mem", "", MIB_OF_GIB, "MiB", ("minmem",))
+
+
+@dataclass(frozen=True, slots=True)
+class CpuLever(Lever):
+    """Writes the number of CPUs; numbers on record go back also after the lever is turned off.
+
+    Source: that a job with fewer CPUs now may be better than one that waits beside idle GPUs is of Mohan et al.
+    (Synergy), OSDI '22. That only pending jobs change, and by their hints, is ours.
+    """
+
+    resource: ClassVar[HostResource] = CPUS
+    others: ClassVar[tuple[str, ...]] = ("start", "size")  # levers whose jobs it leaves alone
+
+    config: LeverConfig
+
+    @classmethod
+    def of(cls, planner: Planner) -> CpuLever:
+        return cls(planner.lever)
+
+    def as_submitted(self, snapshot: Snapshot) -> Snapshot:
+        return own_request(snapshot, self.resource)
+
+    def propose(self, snapshot: Snapshot, ranking: Ranking, budget: Budget) -> Proposal:
+        if snapshot.site.rights < Rights.OPERATOR:
+            return Proposal()
+        free = budget.without(budget.changed_by(*self.others), snapshot.jobs.job_id)
+        on = self.config.cpus if self.resource is CPUS else self.config.memory
+        return resource_changes(snapshot, ranking, free, self.resource, on, budget.writes)
+
+    @classmethod
+    def restore(cls, snapshot: Snapshot) -> Proposal:
+        what = cls.resource
+        mine, changed = _on_record(snapshot, what)
+        moves = [_back(snapshot, row, what, replace(record, state=OverrideState.ACTIVE), f"undo: its own {what.words}")
+                 for row, record in mine.items()]  # fmt: skip
+        return Proposal.of_moves(moves, changed=changed)
+
+    @staticmethod
+    def settled(planned: Records, before: Records, answers: Sequence[Outcome], steps: int) -> Records:
+        """As of any lever, but a number that is refused is not tried again until the job comes back. What is in force
+        after that the next look tells; a job that was not written has its own. Once Slurm took a number, its user's own
+        is not among the possible ones any more. A job that somebody else changed is remaining alone."""
+        (record,) = planned
+        if not answers or answers[-1].status == "unknown":
+            return Lever.settled(planned, before, answers, steps)
+        answer = answers[-1]
+        refused, why = answer.status == "refused", answer.message
+        if record.open and not refused:
+            return (replace(record, values=()),)
+        if record.open and why.startswith(CHANGED):
+            return tuple(replace(each, state=OverrideState.ABANDONED, note=why) for each in before) or (
+                record.closed(why, abandoned=True),
+            )
+        if record.open:
+            return (replace(record, state=OverrideState.ABANDONED, note=why),)
+        if (isinstance(answer.action, SetCpus) and answer.action.omitted) or why.startswith(FOREIGN_FIELD):
+            return (record.closed(_foreign(record.field), abandoned=True),)
+        return Lever.taken_back(planned, answers, steps)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLever(CpuLever):
+    """Writes the memory of the one node of a job; amounts on record go back also after the lever is turned off."""
+
+    resource: ClassVar[HostResource] = MEMORY
+    others: ClassVar[tuple[str, ...]] = ("start", "size", "cpus")
+
+
+def own_request(snapshot: Snapshot, what: HostResource) -> Snapshot:
+    """The snapshot in which pending jobs ask for what their users say: what a policy looks at."""
+    mine, _ = _on_record(snapshot, what)
+    if not mine:
+        return snapshot
+    amount = getattr(snapshot.jobs, what.column).copy()
+    for row, record in mine.items():
+        amount[row] = int(record.base)
+    return replace(snapshot, jobs=snapshot.jobs.with_columns(**{what.column: amount}))
+
+
+def resource_changes(
+    snapshot: Snapshot, ranking: Ranking, managed: Bools, what: HostResource, on: bool, most: int = 500
+) -> Proposal:
+    """Amounts to give, to change and to give back. snapshot: as read. managed: (N,) bool. most: writes of this cycle.
+
+    Less is for jobs of one node that have the hint for the least, and find no node with all that they ask for free, if
+    some node has the rest and at least that. Each is given as much as one of these nodes has. More is for jobs that
+    have the hint for the most, where a node has more than its free GPUs need. An amount on record that still fits
+    stays. A job with an operation under way, or with another request of ours, is remaining as it is.
+    """
+    (mine, changed), records = _on_record(snapshot, what), of_field(snapshot.overrides, what.step.field)
+    others = untouched(snapshot, but=(what.step.field,))
+    mine = {row: _limited(snapshot, row, what, record) for row, record in mine.items() if not others[row]}
+    alone = left_alone(snapshot.jobs, (*records, *changed, *mine.values())) | others
+    wanted = _wanted(own_request(snapshot, what), ranking, managed & ~alone, what, mine) if on else {}
+    back = [_back(snapshot, row, what, record, record.note if record.abandoned else f"its own {what.words} suit it now")
+            for row, record in mine.items() if row not in wanted]  # fmt: skip
+    given = [_given(snapshot, row, what, amount, mine.get(row)) for row, amount in wanted.items()]
+    moves = [*back, *(move for move in given if move[0].new != move[0].old)]
+    return Proposal.of_moves(moves, most, changed)
+
+
+def _wanted(
+    base: Snapshot, ranking: Ranking, free: Bools, what: HostResource, mine: dict[int, Override]
+) -> dict[int, int]:
+    """Amounts of the jobs that are to have another one than they ask for, by row, most urgent first."""
+    jobs, own = base.jobs, what.of(base)
+    least, most = what.hint(base, what.least), what.hint(base, what.most)
+    asked = free & startable(base) & (jobs.gpus > 0) & ((least < own) | (most > own))  # NaN: no hint
+    asked &= (jobs.array_job_id == 0) & (jobs.het_job_id == 0) & (jobs.nodes == 1) & ~jobs.exclusive
+    room = _Room(base, what)
+    found = {}
+    for row in ranking.order[asked[ranking.order]][:MOST_JOBS].tolist():
+        low, high = (int(own[row]) if np.isnan(bound[row]) else int(bound[row]) for bound in (least, most))
+        amount = room.take(row, min(low, int(own[row])), high, int(mine[row].sent) if row in mine else 0)
+        if amount != own[row]:
+            found[row] = amount
+    return found
+
+
+class _Room:
+    """What is free on each node, less what jobs of this walk are to have."""
+
+    def __init__(self, base: Snapshot, what: HostResource) -> None:
+        self._base, self._what, nodes = base, what, len(base.nodes)
+        self._taken = {name: np.zeros(nodes) for name in ("gpus", "cpus", "memory_mib")}
+
+    def take(self, row: int, least: int, most: int, has: int) -> int:
+        """The amount for a job: its own where nothing fits, else as much as a node has, from `least` to its own, or up
+        to `most` of what free GPUs do not need; what it has by us, 0 = nothing, as long as that fits."""
+        column, own = self._what.column, int(self._what.of(self._base)[row])
+        request = request_of(self._base, row)
+        try:
+            asked = replace(request, cpus=least) if column == "cpus" else replace(request, memory_mib=least)
+            free = free_for(self._base, asked)
+        except UnknownEligibility:
+            return own
+        remaining = {name: getattr(free, name) - taken for name, taken in self._taken.items()}
+        fits = free.mask & (remaining[column] >= least)
+        for name in remaining:
+            fits &= (remaining[name] >= getattr(request, name)) if name != column else True
+        if not fits.any():
+            return own
+        node, given = self._given(remaining, fits, request, own, most)
+        given = has if least <= has <= given < own or own < has <= given else given
+        for name, taken in self._taken.items():
+            taken[node] += given if name == column else getattr(request, name)
+        return given
+
+    def _given(
+        self, remaining: dict[str, Floats], fits: Bools, request: JobRequest, own: int, most: int
+    ) -> tuple[int, int]:
+        """The node with most, and the amount there."""
+        amount = remaining[self._what.column]
+        node = int(np.where(fits, amount, -1.0).argmax())
+        if most <= own or amount[node] < own:
+            return node, min(int(amount[node]), own)
+        nodes = self._base.nodes
+        needed = nodes.cpus / np.maximum(nodes.gpus, 1) * np.maximum(remaining["gpus"] - request.gpus, 0)
+        spare = np.where(fits & (amount >= own), amount - needed, -1.0)
+        if spare.max() <= own:
+            return node, own
+        return int(spare.argmax()), min(int(spare.max()), most)
+
+
+def _on_record(snapshot: Snapshot, what: HostResource) -> tuple[dict[int, Override], Records]:
+    """Pending jobs that hold an amount of ours, by row; and records that change: of jobs that have their own amount,
+    that somebody else changed, or of which it shows now that ours was sent."""
+    jobs, mine, changed = snapshot.jobs, dict[int, Override](), list[Override]()
+    amounts = what.of(snapshot)
+    for row, record in of_pending(jobs, of_field(snapshot.overrides, what.step.field)):
+        now, has = _waiting_anew(record, float(jobs.submit_s[row])), int(amounts[row])
+        if has == record.base and (now.abandoned or record.meant(has)):  # ours was not sent, or is taken back
+            changed.append(now.closed(abandoned=now.abandoned))
+        elif not record.meant(has):
+            changed.append(now.closed(_foreign(record.field), abandoned=True))
+        else:  # a requeue keeps it
+            mine[row] = replace(now, sent=has, values=tuple(each for each in now.values if each not in (has, now.base)))
+            changed += [mine[row]] if record.base in record.values else []
+    return mine, tuple(changed)
+
+
+def _foreign(field: str) -> str:
+    return f"somebody else changed its {'CPUs' if field == SetCpus.field else field}"
+
+
+def _waiting_anew(record: Override, submit_s: float) -> Override:
+    """The record by the job's submission: after a requeue it is no more remaining alone for what was before."""
+    return record if record.submit_s == submit_s else replace(record, submit_s=submit_s, state=OverrideState.ACTIVE)
+
+
+def _limited(snapshot: Snapshot, row: int, what: HostResource, record: Override) -> Override:
+    """The record, abandoned if its amount may be why the job waits for a limit, such as QOSMinCpuNotSatisfied: Slurm
+    checks none when an Operator writes."""
+    reason = snapshot.jobs.reason[row].lower()
+    words = what.too_few if record.sent < record.base else what.too_many  # type: ignore[operator]  # whole numbers
+    limit = any(word in reason for word in words)
+    note = _LIMIT.format(what.words)
+    return replace(record, state=OverrideState.ABANDONED, note=note) if limit and not record.abandoned else record
+
+
+def _given(snapshot: Snapshot, row: int, what: HostResource, amount: int, before: Override | None) -> ResourceMove:
+    """The write, and the record that still knows of the amounts before."""
+    key, has = snapshot.jobs.id_and_submit(row), int(what.of(snapshot)[row])
+    record = before or Override(*key, what.step.field, has, has, since_s=snapshot.now_s)
+    less, words = amount < int(record.base), what.words
+    why = (f"a node has its GPUs free, and {amount} of its {record.base} {words}" if less else
+           f"a node has {amount} {words} for it that its free GPUs do not need")  # fmt: skip
+    values = tuple(dict.fromkeys((*record.values, record.sent)))
+    step = what.step(*key, why, f"{what.step.kind}-{key[0]}", amount, has, int(record.base))
+    return step, (replace(record, sent=amount, values=values),)
+
+
+def _back(snapshot: Snapshot, row: int, what: HostResource, record: Override, note: str) -> ResourceMove:
+    key, has, base = snapshot.jobs.id_and_submit(row), int(what.of(snapshot)[row]), int(record.base)
+    step = what.step(*key, note, f"{what.step.kind}-{key[0]}", base, has, base)
+    return step, (record.closed(note, abandoned=record.abandoned),)
