@@ -149,6 +149,7 @@ def _print(out: Output, answer: Explanation, now_s: float) -> None:
         "move": (answer.move,) if answer.move else (),
         "change": answer.changes,
         "GPUs": (answer.measured,) if answer.measured else (),
+        "size": (answer.size,) if answer.size else (),
         "slurmsched": answer.ours,
         "hint": answer.hints,
         "expected": answer.expected,

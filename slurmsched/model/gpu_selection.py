@@ -9,8 +9,29 @@ from slurmsched.model.columns import Int64s
 
 
 def counted(request: str) -> int:
-    """GPUs of a request in normal form, "" = none."""
+    """GPUs of a request in normal form or of a size_text, "" = none."""
     return sum(int(entry.rpartition(":")[2]) for entry in request.split(",") if entry)
+
+
+_NODES = " nodes:"
+
+
+def size_text(request: str, by: str, nodes: int) -> str:
+    """What a job asks for, as one text: "gpu:4", and "2 nodes:gpu:4" where it asks by node for several nodes.
+
+    request: of all its nodes, in normal form. by: as Jobs.gpus_by.
+    """
+    return f"{nodes}{_NODES}{request}" if by == "node" and nodes > 1 else request
+
+
+def nodes_of_size(text: str) -> int:
+    """Nodes that a size_text names, 1 = none."""
+    return int(text.partition(_NODES)[0]) if _NODES in text else 1
+
+
+def request_of_size(text: str) -> str:
+    """The request in a size_text, of all its nodes."""
+    return text.rpartition(_NODES)[2]
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ class Jobs(Table):
     time_limit_s: Floats = column(np.float64, INF)
     run_s: Floats = column(np.float64, 0.0)  # executed in this run, without suspensions
     nodes: Int32s = column(np.int32, 1)  # requested (pending) or held
+    tasks: Int32s = column(np.int32, 0)  # of a pending job, at least; 0 = not known
     cpus: Int32s = column(np.int32, 0)
     memory_mib: Floats = column(np.float64, 0.0)
     gpus: Int32s = column(np.int32, 0)  # whole GPUs requested or held on all nodes, for one array task

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from slurmsched.errors import UnreadableError
 from slurmsched.model.columns import Floats, Int64s, frozen
+from slurmsched.model.gpu_selection import counted, nodes_of_size
 from slurmsched.model.operations import Operation
 from slurmsched.model.overrides import JobChanges, Override
 from slurmsched.model.slurm_text import memory_mib
@@ -269,9 +270,30 @@ class SetGpuRequest(SetField):
 
 @dataclass(frozen=True, slots=True)
 class SetSize(SetGpuRequest):
-    """Let it ask for another number of GPUs."""
+    """Let it ask for another number of GPUs, in the way in which it asks for them.
+
+    new, old, base: as gpu_selection.size_text.
+    by: what its option counts by, as Jobs.gpus_by.
+    nodes, tasks, cpus: what it asks for with `old`. They grow and shrink with its GPUs where it asks by node for
+    several nodes, or by task: then each of these keeps its GPUs.
+    """
 
     field: ClassVar[str] = "size"
+    columns: ClassVar[tuple[str, ...]] = ("tres-per-job", "tres-per-task", "NumNodes", "NumTasks", "NumCPUs")
+
+    by: str = "node"
+    nodes: int = 1
+    tasks: int = 0
+    cpus: int = 0
+
+    @property
+    def scales(self) -> bool:
+        """Whether the number of its nodes or tasks changes, and not the GPUs of each."""
+        return self.by == "task" or any(nodes_of_size(text) > 1 for text in (self.new, self.old, self.base))
+
+    def scaled(self, number: int) -> int:
+        """What becomes of a number of nodes, tasks or CPUs that it asks for with `old`."""
+        return number * counted(self.new) // counted(self.old)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurmsched.config import OperationsConfig, PreemptionConfig, ScopeConfig
+from slurmsched.errors import UnreadableError
 from slurmsched.model import Operation, Refusal, Rights, Site, Snapshot
 from slurmsched.model.columns import Bools
-from slurmsched.model.gpu_selection import counted
+from slurmsched.model.gpu_selection import counted, size_text
+from slurmsched.model.gres import normal_form, parse_gres
 from slurmsched.model.hints import parse_hints
 from slurmsched.model.hostlists import same_hosts
 from slurmsched.model.operations import RESERVATION_PREFIX
@@ -39,6 +41,7 @@ from slurmsched.model.plan import (
     Signal,
     Step,
 )
+from slurmsched.model.slurm_text import whole_number
 from slurmsched.model.states import FINISHED, HOLDS_NODES, JobState
 from slurmsched.plain_text import pluralize
 from slurmsched.planning import job_scope
@@ -172,6 +175,8 @@ def other_value(action: Action | None, view: GateContext) -> str:
     """ "" if the nice, site factor or field still has the value that the action replaces."""
     if (seen := _current(action, view)) is None or not isinstance(action, SetPriority | SetField):
         return ""
+    if isinstance(action, SetGpuRequest):
+        return ""  # a rule of its own
     if isinstance(action, SetField):
         others = _changed_options(action, seen)
         stays = isinstance(action, SetCpus) and action.restores and len(others) < len(action.columns)  # see still_ours
@@ -227,15 +232,39 @@ def other_request(action: Action | None, view: GateContext) -> str:
     """ "" if the GPUs of the request are as planned, and only SetSize changes their number."""
     if (seen := _current(action, view)) is None or not isinstance(action, SetGpuRequest):
         return ""
+    if isinstance(action, SetSize):
+        return _other_size_now(action, seen)
     if seen.gpus != action.old:
         return f"{CHANGED}: it asks for {seen.gpus or 'no GPUs by node'}"
     gets = counted(action.new)
     other = next((count for count in (counted(action.base), counted(action.old)) if count != gets), gets)
-    return (
-        ""
-        if other == gets or isinstance(action, SetSize)
-        else f"it would get {pluralize(gets, 'GPU')} instead of {other}"
-    )
+    return "" if other == gets else f"it would get {pluralize(gets, 'GPU')} instead of {other}"
+
+
+def _other_size_now(action: SetSize, seen: CurrentJob) -> str:
+    """ "" if the job asks for what the action replaces, in the same way, and for as many nodes, tasks and CPUs where
+    these change."""
+    nodes, tasks, cpus = (whole_number(seen.fields.get(name, ""), 1) for name in ("NumNodes", "NumTasks", "NumCPUs"))
+    texts = {
+        "node": seen.gpus,
+        "job": seen.fields.get("tres-per-job", ""),
+        "task": seen.fields.get("tres-per-task", ""),
+    }
+    parts = {"node": nodes, "job": 1, "task": tasks}
+    asked = {by: size_text(request, by, nodes) for by, text in texts.items() if (request := _request(text, parts[by]))}
+    if asked != {action.by: action.old}:
+        return f"{CHANGED}: it asks for {' and '.join(filter(None, texts.values())) or 'no GPUs'}"
+    same = not action.scales or (nodes, tasks, cpus) == (action.nodes, action.tasks, action.cpus)
+    return "" if same else f"{CHANGED}: it asks for {pluralize(tasks, 'task')} and {pluralize(cpus, 'CPU')}"
+
+
+def _request(text: str, parts: int) -> str:
+    """The GRES of so many nodes or tasks in normal form, of all kinds; the text itself if it cannot be read."""
+    try:
+        entries = [replace(entry, count=entry.count * parts) for entry in parse_gres(text)]
+    except UnreadableError:
+        return text
+    return normal_form(entries, sorted({entry.kind for entry in entries} - {"cpu"}))
 
 
 def other_asks(action: Action | None, view: GateContext) -> str:

@@ -21,6 +21,7 @@ from slurmsched.model import (
     Step,
 )
 from slurmsched.model.columns import Bools, Labels
+from slurmsched.model.gpu_selection import size_text
 from slurmsched.model.hostlists import same_hosts
 from slurmsched.model.jobs import Jobs
 from slurmsched.model.overrides import FieldValue
@@ -165,17 +166,69 @@ def on_record(
         dict[int, JobOverrides](),
         list[JobOverrides](),
     )
-    for row, known in of_pending(jobs, by_job(snapshot.overrides, fields)):
-        now = _with_request_seen(_waiting_anew(snapshot, row, known), jobs.gpu_request[row])
+    every = by_job(snapshot.overrides, fields)
+    split = _of_split_tasks(jobs, every)
+    for row, known in of_pending(jobs, (*every, *split)):
+        now = _seen(_waiting_anew(snapshot, row, known), _request_now(jobs, row, known))
+        if not now.open:  # it was not sent
+            changed.append(now)
+            continue
         rest = _rest(jobs, row, now)
         latest = rest if rest and not rest.open else now
-        if latest != known:
+        if latest != known or known in split:
             changed.append(latest)
         if rest is None:
             mine[row] = now
         elif rest.open:
             lost[row] = rest
-    return mine, lost, tuple(changed)
+    started = (known for known in split if not jobs.pending[jobs.row_of(known.job_id)])
+    return mine, lost, (*changed, *started)
+
+
+def _seen(known: JobOverrides, request: str) -> JobOverrides:
+    """The overrides by what the job asks for."""
+    return _size_seen(known, request) if known.sized else _with_request_seen(known, request)
+
+
+def _size_seen(known: JobOverrides, has: str) -> JobOverrides:
+    """The override of a size by what the job asks for. Its own is among the values until Slurm took one of ours: a job
+    that still has it was not written. Afterwards its user gave it that again."""
+    size = known.request
+    if size.base not in size.values:
+        return known
+    if has == size.base:
+        return _closed(known, SIZE).with_request(values=())
+    return known.with_request(values=_without_own(size)) if size.meant(has) else known
+
+
+def _without_own(size: Override) -> tuple[FieldValue, ...]:
+    return tuple(value for value in size.values if value != size.base)
+
+
+def _of_split_tasks(jobs: Jobs, every: Iterable[JobOverrides]) -> tuple[JobOverrides, ...]:
+    """Overrides of tasks that got a record of their own since their array got a size of ours: they keep it, and a
+    requeued one is to get its user's own."""
+    known = {job.job_id: job for job in every if job.open and job.sized}
+    if not known or not jobs.array_job_id.any():
+        return ()
+    recorded = [job.job_id for job in every]
+    split = np.isin(jobs.array_job_id, list(known)) & ~np.isin(jobs.job_id, recorded) & ~jobs.finished
+    pairs = ((row, known[int(jobs.array_job_id[row])]) for row in np.flatnonzero(split).tolist())
+    return tuple(
+        array.with_all(job_id=int(jobs.job_id[row]), submit_s=float(jobs.submit_s[row]))
+        for row, array in pairs
+        if array.request.meant(jobs.gpu_request[row])
+    )
+
+
+def _request_now(jobs: Jobs, row: int, known: JobOverrides) -> str:
+    """What a job asks for, in the form of these overrides."""
+    return size_of(jobs, row) if known.sized else jobs.gpu_request[row]
+
+
+def size_of(jobs: Jobs, row: int) -> str:
+    """What a job asks for, as gpu_selection.size_text."""
+    return size_text(jobs.gpu_request[row], jobs.gpus_by[row], int(jobs.nodes[row]))
 
 
 def of_field(overrides: Iterable[Override], field: str) -> Records:
@@ -228,7 +281,9 @@ def _with_request_seen(known: JobOverrides, request: str) -> JobOverrides:
 def _rest(jobs: Jobs, row: int, known: JobOverrides) -> JobOverrides | None:
     """What is left of overrides that somebody else changed; None if nobody did."""
     found = known if known.sized or _has_list(jobs.nodes_asked[row], known.nodes) else _closed(known, NODE_LIST)
-    found = found if _has_request(jobs.gpu_request[row], known.request) else _closed(found, known.request.field)
+    found = (
+        found if _has_request(_request_now(jobs, row, known), known.request) else _closed(found, known.request.field)
+    )
     if found == known:
         return None
     what = "node list" if found.nodes.sent != known.nodes.sent else "request"
@@ -278,19 +333,26 @@ def returned(
 ) -> tuple[tuple[Step, ...], JobOverrides]:
     """The steps that restore what a job's user asked for, and the overrides after them."""
     key, operation, jobs = snapshot.jobs.id_and_submit(row), operation_of(snapshot, row, known.sized), snapshot.jobs
-    now = {NODE_LIST: jobs.nodes_asked[row], GPU_TYPE: jobs.gpu_request[row], SIZE: jobs.gpu_request[row]}
+    now = {NODE_LIST: jobs.nodes_asked[row], GPU_TYPE: jobs.gpu_request[row]}
     steps = tuple(
+        set_size(snapshot, row, note, str(record.base), str(record.base)) if record.field == SIZE else
         _SETS[record.field](*key, note, operation, str(record.base), now[record.field], str(record.base))
         for record in known.records
         if record.open
-    )
+    )  # fmt: skip
     state = OverrideState.ABANDONED if abandoned else OverrideState.ACTIVE
     return steps, _closed(known, *_TOGETHER).with_all(submit_s=key[1], state=state, note=note)
 
 
-_SETS: dict[str, type[SetNodeList] | type[SetGpuRequest]] = {
-    NODE_LIST: SetNodeList, GPU_TYPE: SetGpuRequest, SIZE: SetSize
-}  # fmt: skip
+_SETS: dict[str, type[SetNodeList] | type[SetGpuRequest]] = {NODE_LIST: SetNodeList, GPU_TYPE: SetGpuRequest}
+
+
+def set_size(snapshot: Snapshot, row: int, why: str, new: str, base: str) -> SetSize:
+    """The write of a size. new, base: as gpu_selection.size_text."""
+    jobs, key, operation = snapshot.jobs, snapshot.jobs.id_and_submit(row), operation_of(snapshot, row, sized=True)
+    by = jobs.gpus_by[row] or "node"
+    extent = int(jobs.nodes[row]), int(jobs.tasks[row]), int(jobs.cpus[row])
+    return SetSize(*key, why, operation, new, size_of(jobs, row), base, by, *extent)
 
 
 def operation_of(snapshot: Snapshot, row: int, sized: bool) -> str:
@@ -321,6 +383,8 @@ def settled_size(planned: Records, before: Records, answers: Sequence[Outcome], 
     (record,) = planned
     if steps and record.open and not answers:
         return before or (record.closed(),)
+    if answers and answers[-1].status == "written" and record.open:
+        return (replace(record, values=_without_own(record)),)
     if not answers or answers[0].status != "refused":
         return Lever.settled(planned, before, answers, steps)
     return tuple(

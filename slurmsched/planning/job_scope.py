@@ -66,6 +66,28 @@ def _array_task(jobs: Jobs, _: ScopeConfig) -> Bools:
     return follows_array(jobs)
 
 
+def _odd_array(jobs: Jobs, _: ScopeConfig) -> Bools:
+    """Tasks that have a record of their own, and arrays whose size is a number of nodes or tasks: scontrol refuses."""
+    parts = (jobs.nodes > 1) | jobs.gpus_by.isin(["task"])
+    return (jobs.array_job_id > 0) & (~jobs.pending | (jobs.array_job_id != jobs.job_id) | parts)
+
+
+def _uneven(jobs: Jobs, _: ScopeConfig) -> Bools:
+    """Jobs whose nodes, or tasks, cannot each keep what they have when their number changes."""
+    parts = np.where(jobs.gpus_by.isin(["task"]), jobs.tasks, jobs.nodes)
+    counts = (jobs.gpus, jobs.tasks, jobs.cpus)
+    even = (parts > 0) & (jobs.tasks > 0) & np.all([count % np.maximum(parts, 1) == 0 for count in counts], axis=0)
+    return ((jobs.nodes > 1) | jobs.gpus_by.isin(["task"])) & ~even
+
+
+def size_units(jobs: Jobs) -> Int64s:
+    """GPUs by which a job grows and shrinks: those of a node where it asks by node for several, or of a task; else 1.
+
+    (N,) int64."""
+    parts = np.where(jobs.gpus_by.isin(["task"]), jobs.tasks, np.where(jobs.nodes > 1, jobs.nodes, jobs.gpus))
+    return np.maximum(jobs.gpus // np.maximum(parts, 1), 1).astype(np.int64)
+
+
 def _several_types(jobs: Jobs, _: ScopeConfig) -> Bools:
     return ~jobs.gpu_request.map(lambda text: text.startswith("gpu:") and "," not in text, np.bool_)
 
@@ -100,9 +122,12 @@ NODE_LIST_RULES = (
 
 # As JOB_RULES, of another number of GPUs.
 SIZE_RULES = (
-    JobRule("size-array", "the request of an array is that of all its tasks", lambda jobs, _: jobs.array_job_id > 0),
+    JobRule("size-array", "only an array as a whole changes its size, and only on one node", _odd_array),
     JobRule("size-het", "the components of a het job keep their sizes", lambda jobs, _: jobs.het_job_id > 0),
-    JobRule("size-several", "only a job of one node changes its size", lambda jobs, _: jobs.nodes != 1),
+    JobRule("size-several", "it takes several nodes, and does not ask for its GPUs by node",
+            lambda jobs, _: (jobs.nodes > 1) & ~jobs.gpus_by.isin(["node"])),
+    JobRule("size-socket", "it asks for its GPUs by socket", lambda jobs, _: jobs.gpus_by.isin(["socket"])),
+    JobRule("size-uneven", "its GPUs, tasks and CPUs are not spread evenly over its nodes or tasks", _uneven),
     JobRule("size-types", "it asks for GPUs of several types, or for parts of one", _several_types),
 )  # fmt: skip
 

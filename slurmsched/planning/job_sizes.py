@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import numpy as np
 from slurmsched.config import JobReportsConfig, LeverConfig, ScopeConfig
 from slurmsched.model import AskSize, Jobs, Ranking, Refusal, Rights, SetSize, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s, Labels
-from slurmsched.model.gpu_selection import counted
+from slurmsched.model.gpu_selection import counted, nodes_of_size, request_of_size, size_text
 from slurmsched.model.hints import hint_column
 from slurmsched.plain_text import pluralize
 from slurmsched.planning import job_scope as jobs_of
@@ -23,10 +24,11 @@ from slurmsched.planning.job_overrides import (
     given_back,
     left_alone,
     on_record,
-    operation_of,
     records_of,
     returned,
+    set_size,
     settled_size,
+    size_of,
     untouched,
 )
 from slurmsched.planning.proposals import Budget, Lever, Proposal, Records
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from slurmsched.planning.planner import Planner
 
 SizeMove = tuple[SetSize, Records]
+_EXTENT_LIMIT = re.compile(r"(?:Assoc|QOS)\w*(?:Node|Cpu)|PartitionNodeLimit")
 _LIMIT = "it waits for a limit that its own request may meet"
 
 
@@ -73,11 +76,17 @@ def own_sizes(snapshot: Snapshot) -> Snapshot:
     mine, _, _ = on_record(snapshot, SIZE_FIELDS)
     if not mine:
         return snapshot
-    gpus, requests = snapshot.jobs.gpus.copy(), list(snapshot.jobs.gpu_request)
+    jobs = snapshot.jobs
+    columns = {name: getattr(jobs, name).copy() for name in ("gpus", "nodes", "tasks", "cpus")}
+    requests = list(jobs.gpu_request)
     for row, size in mine.items():
-        own = str(size.request.base)
-        gpus[row], requests[row] = counted(own), own
-    return replace(snapshot, jobs=snapshot.jobs.with_columns(gpus=gpus, gpu_request=Labels.of(requests)))
+        own = set_size(snapshot, row, "", str(size.request.base), str(size.request.base))
+        columns["gpus"][row], requests[row] = counted(own.new), request_of_size(own.new)
+        if own.scales:
+            for name in ("tasks", "cpus"):
+                columns[name][row] = own.scaled(int(columns[name][row]))
+            columns["nodes"][row] = nodes_of_size(own.new)
+    return replace(snapshot, jobs=jobs.with_columns(**columns, gpu_request=Labels.of(requests)))
 
 
 def sizes(
@@ -85,8 +94,9 @@ def sizes(
 ) -> Proposal:
     """Requests to give, to change and to give back. snapshot: as read. managed: (N,) bool. most: writes of this cycle.
 
-    Of jobs of one node that tell both min_gpus and max_gpus, if the policy wants another size between these for which
-    some node has GPUs. One with an operation under way, or with a node list or Type on record, is left as it is.
+    Of jobs that tell both min_gpus and max_gpus, if the policy wants another size between these for which some nodes
+    have GPUs. A size that is no whole number of a job's nodes or tasks becomes the next smaller one that is. A job
+    with an operation under way, or with a node list or Type on record, is left as it is.
     Requests are given back first, then changed, then given to new jobs, most urgent first."""
     mine, _, changed = on_record(snapshot, SIZE_FIELDS)
     others = untouched(snapshot, but=SIZE_FIELDS)
@@ -108,17 +118,18 @@ def _wanted(
     jobs = base.jobs
     gpus = _policy_gpus(ranking, jobs)
     again = _asked_and_requeued(jobs) & (gpus == 0)
-    gpus = np.where(again, jobs.wanted_gpus, gpus)
+    gpus = _whole(jobs, np.where(again, jobs.wanted_gpus, gpus))
     if not gpus.any():
         return {}, ()
     asked = managed & (startable(base) | again) & (gpus > 0) & (gpus != jobs.gpus) & _within(jobs, gpus)
-    asked &= ~((gpus > jobs.gpus) & jobs.reason.map(_at_limit, np.bool_))
+    asked &= ~((gpus > jobs.gpus) & _at_limit(jobs))
     verdict = np.where(asked, jobs_of.size_verdicts(jobs, scope), -1).astype(np.int8)
     rows = ranking.order[(asked & (verdict < 0))[ranking.order]].tolist()
     most = _largest(base, rows)
-    found = {row: f"{jobs.gpu_request[row].rpartition(':')[0]}:{gpus[row]}" for row in rows if gpus[row] <= most[row]}
-    small = (Refusal(int(jobs.job_id[row]), "size-room", f"no node that it may have has {pluralize(gpus[row], 'GPU')}")
-             for row in rows if row not in found)  # fmt: skip
+    found = {row: _sized(jobs, row, int(gpus[row])) for row in rows if gpus[row] <= most[row]}
+    small = (Refusal(int(jobs.job_id[row]), "size-room",
+                     f"{'no node that it may have has' if jobs.nodes[row] == 1 else 'its nodes do not have'} "
+                     f"{pluralize(gpus[row], 'GPU')}") for row in rows if row not in found)  # fmt: skip
     return found, (*jobs_of.refusals(base, verdict, jobs_of.SIZE_RULES), *small)
 
 
@@ -126,6 +137,20 @@ def _policy_gpus(ranking: Ranking, jobs: Jobs) -> Int64s:
     """GPUs that the policy gives each job, 0 = none, or it says nothing. (N,)."""
     given = ranking.changes.gpus if ranking.changes else None
     return np.zeros(len(jobs), np.int64) if given is None else np.asarray(given, np.int64)
+
+
+def _whole(jobs: Jobs, gpus: Int64s) -> Int64s:
+    """The largest number of GPUs up to this one that is a whole number of each job's nodes or tasks. (N,)."""
+    units = jobs_of.size_units(jobs)
+    found: Int64s = gpus // units * units
+    return found
+
+
+def _sized(jobs: Jobs, row: int, gpus: int) -> str:
+    """What the job asks for with so many GPUs, as gpu_selection.size_text."""
+    request = f"{jobs.gpu_request[row].rpartition(':')[0]}:{gpus}"
+    nodes = int(jobs.nodes[row])
+    return size_text(request, jobs.gpus_by[row], gpus * nodes // int(jobs.gpus[row]) if nodes > 1 else 1)
 
 
 def _within(jobs: Jobs, gpus: Int64s) -> Bools:
@@ -190,13 +215,13 @@ def running_sizes(
     """GPUs that running jobs are to be asked to change to, by row, most urgent first; 0 = what was asked holds no more.
     Only what differs from what they were asked before.
 
-    Of batch jobs of one node in scope that Slurm may requeue, whose size may change, and that have run for
+    Of batch jobs in scope that Slurm may requeue, whose size may change, and that have run for
     reports.least_run_s. A job is asked to grow only if that saves it more than a restart costs, as far as its progress
     is known.
     restart_cost_s: of a job without the hint. most: jobs that are asked anew.
     """
     jobs = snapshot.jobs
-    gpus = _policy_gpus(ranking, jobs)
+    gpus = _whole(jobs, _policy_gpus(ranking, jobs))
     may = jobs.running & jobs.batch & jobs.requeueable & jobs_of.scoped(jobs, scope) & (jobs.gpus > 0)
     may &= jobs_of.size_verdicts(jobs, scope) < 0  # else it would come back as it was
     ask = may & (gpus > 0) & (gpus != jobs.gpus) & _within(jobs, gpus) & (jobs.run_s >= reports.least_run_s)
@@ -225,12 +250,12 @@ def _restart_s(jobs: Jobs, default_s: float) -> Floats:
 
 
 def _largest(base: Snapshot, rows: Sequence[int]) -> dict[int, int]:
-    """Most GPUs of an open node that each of these jobs may have once its partition is up, and that has its CPUs and
-    memory; by row, 0 if that is not known. Slurm takes any number."""
+    """Most GPUs that each of these jobs may have of an open node, or of as many as there are, once its partition is up,
+    with its CPUs and memory; by row, 0 if that is not known. Slurm takes any number."""
     jobs, parts = base.jobs, base.partitions
     up = replace(base, partitions=parts.with_columns(up=np.ones(len(parts), np.bool_)))
     columns = (jobs.partition, jobs.gpu_request, jobs.features_asked, jobs.nodes_asked, jobs.nodes_excluded,
-               jobs.cpus, jobs.memory_mib)  # fmt: skip
+               jobs.cpus, jobs.memory_mib, jobs.nodes, jobs.tasks, jobs.gpus, jobs.gpus_by)  # fmt: skip
     known: dict[tuple[object, ...], int] = {}
     found = {}
     for row in rows:
@@ -242,13 +267,21 @@ def _largest(base: Snapshot, rows: Sequence[int]) -> dict[int, int]:
 
 
 def _most(base: Snapshot, row: int) -> int:
-    roomy = replace(JobRequirements.of(base, row), gpus=np.zeros(len(base.nodes), np.int64)).fits_empty(
+    jobs, nodes = base.jobs, base.nodes
+    roomy = replace(JobRequirements.of(base, row), gpus=np.zeros(len(nodes), np.int64)).fits_empty(
         base
     )  # by CPUs and memory
     try:
-        return int(base.nodes.gpus[allowed_nodes(base, row, sized=False) & roomy].max(initial=0))
+        allowed = allowed_nodes(base, row, sized=False) & roomy
     except UnknownEligibility:
         return 0
+    unit = int(jobs_of.size_units(jobs)[row])
+    if jobs.nodes[row] > 1:  # each node has as many
+        return unit * int((allowed & (nodes.gpus >= unit)).sum())
+    if jobs.gpus_by[row] == "task":  # each task has its CPUs, too
+        by_cpus = nodes.cpus // max(int(jobs.cpus[row]) // max(int(jobs.tasks[row]), 1), 1)
+        return unit * int(np.minimum(nodes.gpus // unit, by_cpus)[allowed].max(initial=0))
+    return int(nodes.gpus[allowed].max(initial=0))
 
 
 def _kept(snapshot: Snapshot, mine: dict[int, JobOverrides], wanted: dict[int, str]) -> list[SizeMove]:
@@ -263,13 +296,17 @@ def _limited(snapshot: Snapshot, row: int, size: JobOverrides) -> JobOverrides:
     """The override, abandoned if its size may be why the job waits for a limit: Slurm checks none when an Operator
     writes."""
     reason, more = snapshot.jobs.reason[row], counted(str(size.request.sent)) > counted(str(size.request.base))
-    limit = _at_limit(reason) if more else "MinGRES" in reason
+    limit = _at_limit(snapshot.jobs)[row] if more else "MinGRES" in reason
     return size.left_to_slurm(_LIMIT) if limit and not size.abandoned else size
 
 
-def _at_limit(reason: str) -> bool:
-    """Whether Slurm says that an association or QOS lets a job have no more GPUs, such as QOSMaxGRESPerUser."""
-    return "GRES" in reason or "Billing" in reason
+def _at_limit(jobs: Jobs) -> Bools:
+    """Whether Slurm says that an association or QOS lets a job have no more GPUs, such as QOSMaxGRESPerUser; or no more
+    nodes or CPUs, of a job that gets those with its GPUs. (N,) bool."""
+    by_gpus = jobs.reason.map(lambda reason: "GRES" in reason or "Billing" in reason, np.bool_)
+    by_extent = jobs.reason.map(lambda reason: _EXTENT_LIMIT.match(reason) is not None, np.bool_)
+    found: Bools = by_gpus | (by_extent & ((jobs.nodes > 1) | jobs.gpus_by.isin(["task"])))
+    return found
 
 
 def _back(snapshot: Snapshot, row: int, size: JobOverrides) -> SizeMove:
@@ -281,9 +318,10 @@ def _back(snapshot: Snapshot, row: int, size: JobOverrides) -> SizeMove:
 
 def _given(snapshot: Snapshot, row: int, request: str, before: JobOverrides | None) -> SizeMove:
     """The write, and the override that still knows of the requests before."""
-    key, has = snapshot.jobs.id_and_submit(row), snapshot.jobs.gpu_request[row]
+    key, has = snapshot.jobs.id_and_submit(row), size_of(snapshot.jobs, row)
     size = before or JobOverrides.blank(SIZE_FIELDS, *key, snapshot.now_s).with_request(base=has, sent=has)
     why = f"the policy wants it on {counted(request)} of the GPUs that its hints allow"
-    step = SetSize(*key, why, operation_of(snapshot, row, sized=True), request, has, str(size.request.base))
-    ours = size.with_request(sent=request, values=tuple(dict.fromkeys((*size.request.values, request))))
+    step = set_size(snapshot, row, why, request, str(size.request.base))
+    own = () if before else (has,)  # until Slurm took the first
+    ours = size.with_request(sent=request, values=tuple(dict.fromkeys((*size.request.values, request, *own))))
     return step, ours.records

@@ -362,7 +362,8 @@ def read_gpu_request(job_id: int, record: JobRecord) -> JobGpuRequest | None:
     form, entries = forms[0]
     wish = replace(wish, nodes=nodes, whole=_exclusive(fields) != "", even=_even(str(form), fields, nodes))
     gpus = [entry for entry in entries if entry.kind == "gpu"]
-    alone = len(gpus) == len(entries) and not any("gres" in options.get(key, "") for key in FORMS if FORMS[key] != form)
+    alone = len(gpus) == sum(entry.kind != "cpu" for entry in entries)
+    alone &= not any("gres" in options.get(key, "") for key in FORMS if FORMS[key] != form)
     return replace(wish, form=str(form), count=count_gpus(gpus), bars=bars, asks=normal_form(gpus), alone=alone)
 
 

@@ -307,6 +307,7 @@ def request_columns(kind: GroupedColumns, warnings: list[str]) -> dict[str, Any]
     warnings.extend(f"cannot read a request, its jobs are not managed: {text!r}" for text in sorted(bad))
     unread = np.array([any(text in bad for text in row[:5]) for row in rows], np.bool_)
     return {
+        "tasks": kind.expand([_count(row[6]) for row in rows], np.int32),
         "gpus": kind.expand([request.gpus for request in requests], np.int32),
         "mig_devices": kind.expand([request.mig_devices for request in requests], np.int32),
         "shards": kind.expand([request.shards for request in requests], np.int32),

@@ -25,6 +25,7 @@ from slurmsched.model.plan import (
     SetMemory,
     SetNodeList,
     SetSiteFactor,
+    SetSize,
 )
 from slurmsched.model.slurm_text import (
     is_signed_number,
@@ -121,7 +122,11 @@ class Recheck:
         wishes = {job: read_gpu_request(job, record) for job, record in answer.records.items()}
         rewritten = {action.job_id for action in actions if isinstance(action, SetGpuRequest)}
         lists = {action.job_id: action for action in actions if isinstance(action, SetNodeList)}
-        bars = {job: _bars(wish, rewritten, lists.get(job)) if (wish := wishes.get(job)) else UNREAD for job in few}
+        resized = {action.job_id: action for action in actions if isinstance(action, SetSize)}
+        bars = {job: _bars(wish, rewritten, lists.get(job), resized.get(job)) if (wish := wishes.get(job)) else UNREAD
+                for job in few}  # fmt: skip
+        bars |= {job: (*bars[job], *_node_bars(answer.records[job], action)) for job, action in resized.items()
+                 if job in answer.records and bars[job] != UNREAD}  # fmt: skip
         numbers = {action.job_id for action in actions if isinstance(action, SetCpus)}
         bars |= {job: _cpu_bars(record) for job, record in answer.records.items() if job in numbers}
         amounts = {action.job_id for action in actions if isinstance(action, SetMemory)}
@@ -193,7 +198,9 @@ def _put(table: T, key: str, fresh: T, names: Sequence[str]) -> T:
     return table.with_columns(**columns)
 
 
-def _bars(wish: JobGpuRequest, rewritten: Container[int], given: SetNodeList | None) -> tuple[str, ...]:
+def _bars(
+    wish: JobGpuRequest, rewritten: Container[int], given: SetNodeList | None, size: SetSize | None = None
+) -> tuple[str, ...]:
     """What keeps its job from a list or a request. A list of fewer nodes than it gets would shrink it if it starts
     right then. A request of ours takes the place of all that it asks by node."""
     from slurmsched.slurm.cons_tres import UNFIXED
@@ -204,11 +211,25 @@ def _bars(wish: JobGpuRequest, rewritten: Container[int], given: SetNodeList | N
     if wish.job_id not in rewritten:
         return bars if given is None or given.picked else ()
     said = {
-        "GPUs in another way than by node": wish.form != "gpus-per-node",  # slurm_selection.GpuOption.PER_NODE
+        f"GPUs in another way than by {size.by if size else 'node'}": wish.form != _FORMS[size.by if size else "node"],
         "other GRES beside GPUs": not wish.alone,
         "GPUs near its cores": wish.bound,
     }
     return (*bars, *(words for words, bars in said.items() if bars))
+
+
+_FORMS = {"node": "gpus-per-node", "job": "gpus", "task": "gpus-per-task"}  # values of slurm_selection.GpuOption
+
+
+def _node_bars(record: JobRecord, action: SetSize) -> tuple[str, ...]:
+    """What keeps its job from another size: a number of nodes that Slurm may choose. The first write fixes it for good,
+    and the job's own would not come back."""
+    from slurmsched.slurm.cons_tres import UNFIXED
+
+    if action.by == "node" and not action.scales:
+        return ()
+    fixed = record_fields(record.record_text).get("NumNodes", "") == f"{action.nodes}-{action.nodes}"
+    return () if fixed else (f"{UNFIXED} (--nodes={action.nodes} fixes it)",)
 
 
 def _cpu_bars(record: JobRecord) -> tuple[str, ...]:

@@ -169,6 +169,7 @@ def _job(job: Body, now_s: float, warnings: list[str]) -> dict[str, Any]:
         **_state(job, warnings),
         "time_limit_s": json_duration(job.get("time_limit")) * 60,
         "nodes": json_count(job.get("node_count"), 1),
+        "tasks": json_count(job.get("tasks"), 0),
         "cpus": json_count(job.get("cpus"), 0),
         "memory_mib": tres_memory_mib(json_text(job, "tres_alloc_str", "tres_req_str")),
         "gpus": request.gpus,

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from slurmsched import config
 from slurmsched.errors import InputError, SlurmError, SlurmUnreachableError
+from slurmsched.model.gpu_selection import nodes_of_size, request_of_size
 from slurmsched.model.plan import (
     Action,
     AllowStart,
@@ -28,6 +29,7 @@ from slurmsched.model.plan import (
     SetMemory,
     SetNice,
     SetSiteFactor,
+    SetSize,
     Signal,
 )
 from slurmsched.slurm.commands import Commands, command_error, scontrol_session
@@ -205,6 +207,7 @@ def argv_of(action: Signal | SetAdminComment) -> tuple[str, ...]:
     return "scontrol", "update", f"JobId={job}", text
 
 
+# Over 30 lines: one case for each kind of action.
 def command(action: Action) -> str:
     """The words scontrol takes for an action.
 
@@ -217,6 +220,8 @@ def command(action: Action) -> str:
             return f"requeue incomplete {action.job_id}"  # incomplete: a job that has just ended is not run again
         case JoinReservation():
             return f"update JobId={action.job_id} ReservationName={_word(action.name) if action.name else ''}"
+        case SetSize():
+            return f"update JobId={action.job_id} {_size_words(action)}"
         case SetGpuRequest():
             return f"update JobId={action.job_id} {action.option}={_word(action.new, _REQUEST)}"
         case SetField():
@@ -245,6 +250,16 @@ def _word(text: str, form: re.Pattern[str] = _WORD) -> str:
 def _values(action: SetField) -> str:
     """The options of a field, each with its value."""
     return " ".join(f"{name}={_field_text(action.new)}" for name in action.options)
+
+
+def _size_words(action: SetSize) -> str:
+    """The options of a size in the way in which the job asks for its GPUs. Where the number of its nodes or tasks
+    changes, the others are written too: Slurm leaves some as they were (docs/writing.md)."""
+    request = _word(request_of_size(action.new), _REQUEST)
+    if not action.scales:
+        return f"TresPerJob=gres/{request}" if action.by == "job" else f"{action.option}={request}"
+    nodes = f"NumNodes={nodes_of_size(action.new)} " if action.by == "node" else ""
+    return f"{nodes}NumTasks={action.scaled(action.tasks)} NumCPUs={action.scaled(action.cpus)}"
 
 
 def _field_text(value: object) -> str:

@@ -7,7 +7,7 @@ import pytest
 from tests.live.lab import Installed, column, partition, run, submit, until
 from tests.live.operations import cut_tick
 
-pytestmark = [pytest.mark.live, pytest.mark.newest]
+pytestmark = [pytest.mark.live]
 ELASTIC = "--comment=slurmsched: min_gpus=1 max_gpus=8"
 
 
@@ -15,6 +15,12 @@ def asks(job: int) -> str:
     return column("%b")[job]
 
 
+def batch(*options: str) -> int:
+    """Job id of a batch job of alice with these options alone."""
+    return int(run("sbatch", "--parsable", "--output=/dev/null", *options, "--wrap=sleep 600", user="alice").out)
+
+
+@pytest.mark.newest
 def test_size__is_written_while_a_job_waits_and_undone(site: Installed) -> None:
     """On an idle cluster dorm gives every elastic job its most. A second cycle writes nothing; a process that dies
     right after the write leaves enough on record for undo; what the user changes stays; the job starts with what
@@ -22,9 +28,7 @@ def test_size__is_written_while_a_job_waits_and_undone(site: Installed) -> None:
     site.configure(policy='{ name = "dorm" }', lever__admin_comment="false")  # its writes would count too
     partition("DOWN")
     elastic, firm = submit("alice", 2, ELASTIC), submit("bob", 2)
-    other = int(
-        run("sbatch", "--parsable", "--output=/dev/null", "--gpus=2", ELASTIC, "--wrap=sleep 600", user="alice").out
-    )
+    other = batch("--gpus=2", ELASTIC)
     words = "the policy would give 2 jobs another number of GPUs; set lever.size = true to write that"
     assert words in site("plan").out
     site.configure(lever__size="true")
@@ -42,3 +46,58 @@ def test_size__is_written_while_a_job_waits_and_undone(site: Installed) -> None:
     until(lambda: set(jobs) <= set(column("%A", "RUNNING")), "all run")
     held = {job: run("scontrol", "-o", "show", "job", str(job)).out.partition("gres/gpu:a100=")[2][:1] for job in jobs}
     assert held == {elastic: "4", firm: "2", other: "2"}
+
+
+ASKED = "NumNodes,NumTasks,NumCPUs,tres-per-job,tres-per-node,tres-per-task"
+
+
+def requests() -> dict[int, str]:
+    """All that the waiting jobs ask for, by id."""
+    columns = ",".join(f"{name}:0|" for name in ("JobID", *ASKED.split(",")))
+    lines = run("squeue", "-h", "-t", "PENDING", "-O", columns).out.splitlines()
+    return {int(job): asked for job, _, asked in (line.partition("|") for line in lines)}
+
+
+def gpus_of(job: int) -> str:
+    """GPUs that a running job or task holds."""
+    return run("squeue", "-h", "-j", str(job), "-O", "tres-alloc:0").out.partition("gres/gpu=")[2][:1]
+
+
+def hints(most: int) -> str:
+    return f"--comment=slurmsched: min_gpus=1 max_gpus={most}"
+
+
+def test_size__is_written_as_each_job_asks_for_its_gpus(site: Installed) -> None:
+    """A gang gets more nodes, a job that asks by task more tasks, an array more GPUs for each task; others are left
+    with a reason. A process dies after each write; undo gives all that jobs asked for back, and again to a task
+    that was requeued."""
+    site.configure(policy='{ name = "dorm" }', lever__size="true", lever__admin_comment="false")
+    partition("DOWN")
+    of_job = batch("--gpus=2", "--nodes=1", "--mem=1G", hints(4))
+    gang = batch("--gpus-per-node=2", "--nodes=2", "--mem=1G", "--cpus-per-task=2", hints(7))
+    tasks = batch("--gpus-per-task=1", "--ntasks=2", "--nodes=1", "--mem=1G", "--cpus-per-task=3", hints(4))
+    array = batch("--gres=gpu:1", "--array=1-2", "--mem=1G", "--requeue", hints(2))
+    free = batch("--gpus=1", "--mem=1G", hints(2))
+    own = requests()
+    while cut_tick(site, [("retype", "after")]):  # a cycle dies after each write
+        pass
+    words = site("explain", str(free)).out
+    assert "a number of nodes that is not fixed (--nodes=1 fixes it)" in words
+    sized = {of_job: "1|1|1|gres/gpu:4|", gang: "3|3|6|N/A|gres/gpu:2|", tasks: "1|4|12|N/A|N/A|",
+             array: "1|1|1|N/A|gres/gpu:2|", free: own[free]}  # fmt: skip
+    now = requests()
+    assert {job: now[job][: len(asked)] for job, asked in sized.items()} == sized
+    site("undo", "--apply", "--yes")
+    assert requests() == own
+    site.tick()
+    partition("UP")
+    until(lambda: not requests(), "all run")
+    split = next(job for job in column("%A", "RUNNING") if job > free)  # the first task has a record of its own
+    assert [gpus_of(job) for job in (of_job, gang, tasks, split, free)] == ["4", "6", "4", "2", "1"]
+    partition("DOWN")
+    site.tick()
+    run("scontrol", "requeue", str(split))
+    until(lambda: split in requests(), "it waits again")
+    site("undo", "--apply", "--yes")
+    assert requests() == {split: own[array]}
+    partition("UP")

@@ -16,6 +16,7 @@ from slurmsched.observe.explain.blocked_nodes import BlockedJob, kept_by_reserva
 from slurmsched.observe.explain.blocker_text import explain_blocker, nearby_requests
 from slurmsched.observe.explain.kept_nodes import KeptNodes, idle_line, kept_nodes
 from slurmsched.observe.explain.node_obstacles import NodeCheck, room_on_nodes
+from slurmsched.observe.explain.planner_answers import size_outlook
 from slurmsched.observe.explain.priority_parts import (
     GpuUse,
     PriorityParts,
@@ -50,7 +51,8 @@ class Explanation:
     estimate of its run time is made of, in words. move: of a running job, whether it may be asked to make way, and what
     that counts as. Of a job that waits: shares, use: of its account and user; priority: its parts; tier: what orders it
     before the policy, None = no tier; kept: idle nodes that it may use, but that are reserved or planned for others;
-    idle: GPUs kept for nobody, in words. measured: what a running job makes of its GPUs, in words, "" = not known."""
+    idle: GPUs kept for nobody, in words. measured: what a running job makes of its GPUs, in words, "" = not known.
+    size: that slurmsched gave it, or why it gives it none, "" = there is nothing to say."""
 
     job_id: int
     user: str
@@ -74,6 +76,7 @@ class Explanation:
     kept: tuple[KeptNodes, ...] = ()
     idle: str = ""
     measured: str = ""
+    size: str = ""
 
 
 # Over 30 lines: one line for each part of the explanation.
@@ -118,6 +121,7 @@ def explain(
         kept=kept,
         idle=idle_line(snapshot, row, details, kept),
         measured=measured_use(snapshot.jobs, row),
+        size=size_outlook(snapshot, plan, row),
     )
 
 

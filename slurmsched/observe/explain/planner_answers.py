@@ -7,8 +7,11 @@ from math import isfinite
 from slurmsched.config import PreemptionConfig, ScopeConfig
 from slurmsched.model.hints import parse_hints
 from slurmsched.model.operations import OperationStage
+from slurmsched.model.plan import Plan
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.observe.explain.wording import sbatch_time
+from slurmsched.plain_text import pluralize
+from slurmsched.planning.job_overrides import SIZE_FIELDS, by_job
 from slurmsched.planning.operations.victims import VICTIM_RULES, cost_s, cost_source, preemption_case, victim_verdicts
 from slurmsched.protocols import ExplainingEstimator
 from slurmsched.resources.allocated import holding
@@ -43,6 +46,22 @@ def _named(name: str, value: float) -> str:
 def _time(time_s: float) -> str:
     """A duration; below a minute in seconds."""
     return f"{time_s:.0f} s" if time_s < 60 else sbatch_time(time_s)
+
+
+# The size of an elastic job.
+
+
+def size_outlook(snapshot: Snapshot, plan: Plan | None, row: int) -> str:
+    """The size that a job has by slurmsched, or why it gets none; "" for a job of which nothing is on record."""
+    jobs, job_id = snapshot.jobs, int(snapshot.jobs.job_id[row])
+    for record in by_job(snapshot.overrides, SIZE_FIELDS):
+        size = record.request
+        if record.job_id == job_id and size.open and not record.abandoned:
+            return f"{pluralize(int(jobs.gpus[row]), 'GPU')} by the policy; its own request is {size.base}"
+        if record.job_id == job_id and record.abandoned and jobs.pending[row]:
+            return f"it keeps what it asks for: {record.note}"
+    refused = () if plan is None else (one for one in plan.refused if one.job_id == job_id)
+    return next((f"it keeps what it asks for: {one.reason}" for one in refused if one.rule.startswith("size-")), "")
 
 
 # Whether a running job may be asked to make way for another one, and what its restart counts as.

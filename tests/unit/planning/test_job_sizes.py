@@ -27,12 +27,14 @@ from slurmsched.model import (
     Snapshot,
 )
 from slurmsched.model.columns import Labels
+from slurmsched.model.gpu_selection import counted
 from slurmsched.model.ordering import ordered
 from slurmsched.planning.job_overrides import SIZE_FIELDS, JobOverrides, by_job, given_back, records_of
 from slurmsched.planning.job_sizes import own_sizes, running_sizes
 from slurmsched.planning.levers import undo_plan
 from slurmsched.planning.planner import Planner
 from slurmsched.slurm.recorder import OverrideRecorder, repeated
+from slurmsched.slurm.writer import command
 from slurmsched.testing import snapshot
 from tests.unit.planning.node_lists.node_list_cases import ABANDONED, list_overrides, size_override
 
@@ -85,7 +87,7 @@ def test_sizes__the_request_is_written_and_on_record() -> None:
     plan = planner({1: 4, 2: 1, 3: 2}).plan(given)
     assert asks(plan) == {1: ("gpu:4", "gpu:2", "gpu:2"), 2: ("gpu:a100:1", "gpu:a100:2", "gpu:a100:2")}
     assert all(isinstance(step, SetSize) for step in plan.actions if step.kind == "retype")
-    assert by_job(plan.overrides)[0] == record("gpu:4")
+    assert by_job(plan.overrides)[0] == record("gpu:4", "gpu:4", "gpu:2")  # its own: nothing is sent yet
     assert all(pin.sized and pin.open for pin in by_job(plan.overrides))
     assert plan.notes == ()
 
@@ -98,8 +100,12 @@ def test_sizes__the_request_is_written_and_on_record() -> None:
         ({}, 7, ""),  # more than it may have
         ({"state": "RUNNING", "start_s": 950.0}, 4, ""),
         ({"priority": 0}, 4, "held"),
-        ({"nodes": 2, "gpus": 4}, 6, "size-several"),
-        ({"array_job_id": 1}, 4, "size-array"),
+        ({"nodes": 2, "gpus": 4, "gpus_by": "job"}, 6, "size-several"),
+        ({"nodes": 2, "gpus": 4, "gpus_by": "node", "tasks": 3, "cpus": 6}, 6, "size-uneven"),
+        ({"gpus_by": "task", "tasks": 2, "cpus": 3}, 4, "size-uneven"),
+        ({"gpus_by": "socket"}, 4, "size-socket"),
+        ({"array_job_id": 7}, 4, "size-array"),  # a task with a record of its own
+        ({"array_job_id": 1, "nodes": 2, "gpus": 4, "gpus_by": "node", "tasks": 2, "cpus": 2}, 6, "size-array"),
         ({"het_job_id": 1}, 4, "size-het"),
         ({"gpu_request": "gpu:a100:1,gpu:v100:1"}, 4, "size-types"),
         ({"comment": "slurmsched: min_gpus=1 max_gpus=16"}, 16, "size-room"),  # no node has so many
@@ -111,6 +117,85 @@ def test_sizes__jobs_that_keep_theirs(row: dict[str, Any], gpus: int, rule: str)
     plan = planner({1: gpus}).plan(queue(row))
     assert asks(plan) == {}
     assert [refusal.rule for refusal in plan.refused if refusal.rule != "not-pending"] == ([rule] if rule else [])
+
+
+def test_sizes__a_size_that_was_not_sent_is_given_again(tmp_path: Path) -> None:
+    """A process died before the write. What its user wrote after Slurm took one of ours stands."""
+    log = OverrideLog(tmp_path / "journal.jsonl")
+    for answered in (False, True):
+        pinning = OverrideRecorder(log)
+        given = queue({}, overrides=pinning.known)
+        plan = planner({1: 4}).plan(given)
+        pinning.begin(plan, given.jobs.job_id)
+        assert asks(plan) == {1: ("gpu:4", "gpu:2", "gpu:2")}
+        pinning.end([Outcome(step, "written") for step in plan.actions] if answered else [])
+    assert by_job(OverrideRecorder(log).known) == (record("gpu:4"),)
+    assert asks(planner({1: 4}).plan(queue({}, overrides=OverrideRecorder(log).known))) == {}
+
+
+GANG = {"nodes": 2, "gpus": 4, "gpus_by": "node", "gpu_request": "gpu:4", "tasks": 4, "cpus": 8}
+TASKS = {"gpus_by": "task", "gpu_request": "gpu:a100:2", "tasks": 2, "cpus": 6}
+
+
+@pytest.mark.parametrize(
+    ("row", "want", "texts", "words"),
+    [
+        ({"gpus_by": "job"}, 4, ("gpu:4", "gpu:2"), "TresPerJob=gres/gpu:4"),
+        ({"array_job_id": 1, "array_tasks": 3}, 4, ("gpu:4", "gpu:2"), "Gres=gpu:4"),
+        (GANG, 7, ("3 nodes:gpu:6", "2 nodes:gpu:4"), "NumNodes=3 NumTasks=6 NumCPUs=12"),
+        (GANG, 2, ("gpu:2", "2 nodes:gpu:4"), "NumNodes=1 NumTasks=2 NumCPUs=4"),
+        (TASKS, 5, ("gpu:a100:5", "gpu:a100:2"), "NumTasks=5 NumCPUs=15"),
+    ],
+)
+def test_sizes__each_way_of_asking_has_its_own_options(
+    row: dict[str, Any], want: int, texts: tuple[str, str], words: str
+) -> None:
+    """A gang changes in whole nodes, one that asks by task in whole tasks. What the job then asks for gives its own
+    back, whatever the size between."""
+    (step,) = [step for step in planner({1: want}).plan(queue(row, size="4x8")).actions if isinstance(step, SetSize)]
+    assert ((step.new, step.old), command(step)) == (texts, f"update JobId=1 {words}")
+    nodes, tasks, cpus = ((step.scaled(number) if step.scales else number)
+                          for number in (step.nodes, step.tasks, step.cpus))  # fmt: skip
+    has = {**row, "gpus": counted(step.new), "gpu_request": step.new.rpartition(" nodes:")[2], "nodes": nodes,
+           "tasks": tasks, "cpus": cpus}  # fmt: skip
+    size = JobOverrides.blank(SIZE_FIELDS, 1, 900.0, NOW).with_request(base=texts[1], sent=texts[0])
+    given = queue(has, size="4x8", overrides=records_of((size,)))
+    seen = own_sizes(given).jobs
+    own = queue(row).jobs
+    assert all(
+        getattr(seen, name).tolist() == getattr(own, name).tolist() for name in ("gpus", "nodes", "tasks", "cpus")
+    )
+    (back,) = given_back(given, SIZE_FIELDS, "undo").actions
+    assert (back.new, back.old) == (texts[1], texts[0])
+    own_words = {"Gres": "Gres=gpu:2", "TresPerJob": "TresPerJob=gres/gpu:2", "NumTasks": "NumTasks=2 NumCPUs=6",
+                 "NumNodes": "NumNodes=2 NumTasks=4 NumCPUs=8"}[words.partition("=")[0]]  # fmt: skip
+    assert command(back) == f"update JobId=1 {own_words}"
+
+
+@pytest.mark.parametrize(("row", "most"), [(GANG, 6), ({**TASKS, "cpus": 2 * 20}, 3)])
+def test_sizes__no_more_than_the_nodes_have(row: dict[str, Any], most: int) -> None:
+    """Three nodes have two GPUs free of any job; a node of 64 CPUs has three tasks of 20."""
+    given = queue({**row, "comment": "slurmsched: min_gpus=1 max_gpus=16"}, size="3x8")
+    given = replace(given, nodes=given.nodes.with_columns(cpus=np.full(3, 64, given.nodes.cpus.dtype)))
+    for want, rules in ((most, []), (most + 2, ["size-room"])):
+        plan = planner({1: want}).plan(given)
+        assert [refusal.rule for refusal in plan.refused] == rules
+        assert len(asks(plan)) == 1 - len(rules)
+
+
+def test_sizes__a_task_that_left_its_array_takes_the_record_along() -> None:
+    """Task 2 runs and task 3 was requeued, both with the size of ours: each has a record of its own from now on. Task 4
+    started before."""
+    record_of = records_of((record("gpu:4"),))
+    has = {"gpus": 4, "gpu_request": "gpu:4", "array_job_id": 1}
+    given = queue(has, {**has, "state": "RUNNING", "start_s": 950.0}, has, {**has, "gpus": 2, "gpu_request": "gpu:2"},
+                  overrides=record_of)  # fmt: skip
+    undone = given_back(given, SIZE_FIELDS, "undo")
+    assert asks(undone) == {1: ("gpu:2", "gpu:4", "gpu:2"), 3: ("gpu:2", "gpu:4", "gpu:2")}
+    plan = planner({1: 4, 3: 4}).plan(given)
+    assert asks(plan) == {3: ("gpu:2", "gpu:4", "gpu:2")}  # a task by itself keeps no size of ours
+    last = {each.job_id: each.open for each in plan.overrides}  # of several with one key the last counts
+    assert last == {2: True, 3: False}
 
 
 @pytest.mark.parametrize(("cpus", "memory_mib", "fits"), [(8, 900.0, True), (9, 900.0, False), (8, 1_100.0, False)])
@@ -148,7 +233,10 @@ def test_sizes__a_size_that_waits_for_a_limit_goes_back(reason: str, size: int, 
 
 
 def test_sizes__a_job_at_a_limit_gets_no_more() -> None:
-    """Fewer it may have."""
+    """Fewer it may have. A limit of nodes concerns a gang, whose nodes are its size."""
+    for row, size in (({}, 4), ({**GANG, "cpus": 4}, 6)):
+        kept = asks(planner({1: size}).plan(queue({**row, "reason": "AssocGrpNodeLimit"}, size="4x8"))) == {}
+        assert kept == bool(row)
     assert asks(planner({1: 4}).plan(queue({"reason": "QOSMaxGRESPerJob"}))) == {}
     assert asks(planner({1: 1}).plan(queue({"reason": "QOSMaxGRESPerJob"}))) == {1: ("gpu:1", "gpu:2", "gpu:2")}
 

@@ -134,12 +134,13 @@ def test_recheck__a_request_of_ours_replaces_all_that_a_job_asks_by_node(asked, 
     text += other + record(nodes="1-1", asked="") if other else ""
     key = (7, 100.0, "", "size-7")
     size = SetSize(*key, "gpu:4", "gpu:2", "gpu:2")
-    squeue = "7|100|5|PENDING|(null)||gres/gpu:2|100|\n"
+    squeue = "7|100|5|PENDING|(null)||gres/gpu:2|100|1|1|1|N/A|N/A|\n"
     seen = Recheck(Records(squeue=squeue, scontrol=text))([size])
     assert seen[7].bars == bars
     refused = refusal(size, GateContext(seen=seen), GateTime.SEND)
     assert (refused.rule if refused else "") == ("asks" if bars else "")
     if not other:
+        squeue = "7|100|5|PENDING|(null)||gres/gpu:2|100|\n"
         assert Recheck(Records(squeue=squeue, scontrol=text))([SetNodeList(*key, "n2", "", "", True)])[7].bars == ()
 
 
@@ -222,7 +223,34 @@ def test_recheck__a_request_alone_does_not_depend_on_the_number_of_nodes():
     """Only a list could shrink it."""
     text = record(nodes="1-4", asked="")
     size = SetSize(7, 100.0, "", "size-7", "gpu:4", "gpu:2", "gpu:2")
-    assert Recheck(Records(squeue="7|100|5|PENDING|(null)||gres/gpu:2|100|\n", scontrol=text))([size])[7].bars == ()
+    squeue = "7|100|5|PENDING|(null)||gres/gpu:2|100|1|1|1|N/A|N/A|\n"
+    assert Recheck(Records(squeue=squeue, scontrol=text))([size])[7].bars == ()
+
+
+UNFIXED = "a number of nodes that is not fixed (--nodes={} fixes it)"
+
+
+@pytest.mark.parametrize(
+    ("by", "nodes", "now", "bars"),
+    [
+        ("job", "1-1", "1|1|1|gres/gpu:2|N/A", ()),
+        ("job", "1", "1|1|1|gres/gpu:2|N/A", (UNFIXED.format(1),)),  # --gpus=2 without --nodes
+        ("job", "1-1", "1|1|1|gres/gpu:4|N/A", None),  # another number
+        ("job", "1-1", "1|1|1|N/A|N/A", None),
+        ("task", "1-1", "2|1|2|N/A|cpu=1,gres/gpu=1", ()),
+        ("task", "1-1", "2|1|1|N/A|cpu=1,gres/gpu=1", None),  # one task less
+        ("task", "1-1", "4|1|2|N/A|cpu=2,gres/gpu=1", None),  # more CPUs
+    ],
+)
+def test_recheck__a_size_is_written_as_the_job_asks_for_it(by, nodes, now, bars):
+    """And only while nothing of what changes with it is another one, as far as Slurm leaves it no choice of nodes."""
+    form = {"job": "TresPerJob=gres/gpu:2", "task": "TresPerTask=gres/gpu:1"}[by]
+    text = record(nodes=nodes, asked="").replace("TresPerNode=gres/gpu:2", form)
+    size = SetSize(7, 100.0, "", "size-7", "gpu:4", "gpu:2", "gpu:2", by, 1, 2 if by == "task" else 1, 2)
+    seen = Recheck(Records(squeue=f"7|100|5|PENDING|(null)||N/A|100|{now}|\n", scontrol=text))([size])
+    refused = refusal(size, GateContext(seen=seen), GateTime.SEND)
+    assert (refused.rule if refused else "") == ("request" if bars is None else "asks" if bars else "")
+    assert bars is None or seen[7].bars == bars
 
 
 def test_recheck__asks_no_more_where_jobs_get_their_own_back():
@@ -237,7 +265,7 @@ def test_recheck__other_gres_are_part_of_what_a_job_asks_for():
     """Its user added some to a request of ours: its own is not written over them, at undo neither."""
     back = SetSize(7, 100.0, "", "size-7", "gpu:2", "gpu:4", "gpu:2")
     for more, rule in (("", ""), (",gres/nic:1", "request")):
-        seen = Recheck(Answers(squeue=f"7|100|5|PENDING|(null)||gres/gpu:4{more}|100|\n"))([back])
+        seen = Recheck(Answers(squeue=f"7|100|5|PENDING|(null)||gres/gpu:4{more}|100|1|1|1|N/A|N/A|\n"))([back])
         refused = refusal(back, GateContext(seen=seen), GateTime.SEND)
         assert (refused.rule if refused else "") == rule
 
