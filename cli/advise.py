@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,14 +13,9 @@ from slurmsched.cli.listing import ALL_JOBS, Choice, Column, JobFilter, Listing,
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from slurmsched.config import Config
-    from slurmsched.model import Snapshot
     from slurmsched.observe.survey.advice import Advice
     from slurmsched.observe.survey.advice_rules import AdviceInput
     from slurmsched.slurm.doctor import CheckResult
-
-OF_SITE = ("SelectTypeParameters", "AccountingStorageTRES", "GPU files")  # checks of doctor about GPUs
-
 
 LISTING = Listing(
     (
@@ -58,10 +53,11 @@ def command(out: Output, keeps: JobFilter, job: int | None, choice: Choice) -> N
     """
     from dataclasses import asdict
 
+    from slurmsched.observe.advice_input import read_advice_input
     from slurmsched.observe.survey.advice import RULES, advice
 
     tree = read_config()
-    case, findings, warnings = _read(tree, whole=keeps == ALL_JOBS and job is None)
+    case, findings, warnings = read_advice_input(tree, whole=keeps == ALL_JOBS and job is None)
     if job is not None:
         _find(case, job)
     found = [one for one in advice(case) if keeps(_row(case, one)) and job in (None, *_ids(case, one))]
@@ -100,75 +96,6 @@ def _ids(case: AdviceInput, one: Advice) -> tuple[int, int]:
     jobs = case.snapshot.jobs
     row = int(jobs.job_id.searchsorted(one.job_id))
     return one.job_id, int(jobs.array_job_id[row])
-
-
-def _read(tree: Config, *, whole: bool) -> tuple[AdviceInput, Sequence[CheckResult], Sequence[str]]:
-    """The case, what of the site costs GPU time (only of a whole look), and warnings.
-
-    Slurm's choice of GPUs is judged only where something depends on it: that may take seconds.
-    """
-    from dataclasses import replace
-
-    from slurmsched.observe.survey.advice_rules import AdviceInput, gpus_by_job
-    from slurmsched.slurm.doctor.selection_checks import check_gpu_picks, rate_gpu_picks
-    from slurmsched.slurm.job_options import read_gpu_options
-    from slurmsched.slurm.reader import open_commands, read_cluster_once
-
-    snapshot = read_cluster_once(tree)
-    asked = read_gpu_options(open_commands(tree.slurm), snapshot.site)
-    usual, warnings = _usual(tree, snapshot)
-    use, unmeasured = _measured(tree, snapshot)
-    case = AdviceInput(snapshot, asked, usual, preempted=_preempted(tree, snapshot), use=use)
-    checks = rate_gpu_picks(tree, snapshot) if whole or list(gpus_by_job(case)) else {}
-    shares = {name: (forms[0].best_share, forms[1].best_share) for name, forms in checks.items()}
-    findings = (*_findings(snapshot), *check_gpu_picks(checks)) if whole else ()
-    return replace(case, shares=shares), findings, (*snapshot.warnings, *warnings, *unmeasured)
-
-
-def _usual(tree: Config, snapshot: Snapshot) -> tuple[Any, tuple[str, ...]]:
-    """How long jobs of those who wait ran, and a warning where that is not known."""
-    from slurmsched.errors import SlurmError
-    from slurmsched.slurm.accounting import read_typical_run_times
-    from slurmsched.slurm.reader import open_commands
-
-    jobs = snapshot.jobs
-    warnings: list[str] = []
-    try:
-        usual = read_typical_run_times(open_commands(tree.slurm), set(jobs.take(jobs.pending).user), warnings)
-        return usual, tuple(warnings)
-    except SlurmError as error:
-        return {}, (f"time limits are not judged: {error}",)
-
-
-def _measured(tree: Config, snapshot: Snapshot) -> tuple[Any, tuple[str, ...]]:
-    """How running jobs use their GPUs, nothing where that is not measured, and a warning where it cannot be read."""
-    from slurmsched.errors import SlurmschedError
-    from slurmsched.observe.gpu_use_sources import read_gpu_use
-    from slurmsched.slurm.gpu_accounting import running_gpu_jobs
-    from slurmsched.slurm.reader import open_commands
-
-    if tree.measured_use.source == "none":
-        return {}, ()
-    jobs = running_gpu_jobs(snapshot)
-    gpus = {one.job_id: one.gpus for one in jobs}
-    try:
-        return read_gpu_use(tree.measured_use, open_commands(tree.slurm), gpus, list(gpus)).by_job, ()
-    except SlurmschedError as error:
-        return {}, (f"the use of GPUs is not judged: {error}",)
-
-
-def _preempted(tree: Config, snapshot: Snapshot) -> bool:
-    """Whether a running job may be stopped: by slurmsched, or by Slurm's own preemption."""
-    return tree.preemption.enabled or snapshot.site.preempts
-
-
-def _findings(snapshot: Snapshot) -> tuple[CheckResult, ...]:
-    """Those checks of doctor that are about GPUs and not well."""
-    from slurmsched.slurm.doctor.settings_checks import check_settings
-    from slurmsched.slurm.doctor.site_checks import read_gres_conf
-
-    found = check_settings(snapshot.site, gres_conf=read_gres_conf(snapshot.site))
-    return tuple(one for one in found if one.name in OF_SITE and not one.ok)
 
 
 def _print_jobs(out: Output, found: Sequence[Advice]) -> None:

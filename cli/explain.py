@@ -106,11 +106,11 @@ def _without_ledger(details: JobDetails) -> JobDetails:
 
 def _remembered(tree: Config, snapshot: Snapshot, row: int, details: JobDetails) -> JobDetails:
     """With what the ledger knows of the job and of jobs of its size; for others what accounting shows of the job."""
-    from slurmsched.cli.history import may_read
     from slurmsched.db.job_history import LedgerPlace, past_of_job
+    from slurmsched.slurm.accounted_history import may_read_ledger
 
     jobs = snapshot.jobs
-    if not may_read(tree):
+    if not may_read_ledger(tree):
         return _accounted(tree, int(jobs.job_id[row]), details)
     known = past_of_job(LedgerPlace.of(tree), int(jobs.job_id[row]), int(jobs.gpus[row]))
     return details.remembered(known)
@@ -118,12 +118,12 @@ def _remembered(tree: Config, snapshot: Snapshot, row: int, details: JobDetails)
 
 def _accounted(tree: Config, job_id: int, details: JobDetails) -> JobDetails:
     """With what the job's AdminComment says that slurmsched did."""
-    from slurmsched.cli.history import job_history
     from slurmsched.db.job_history import in_words
     from slurmsched.errors import SlurmError
+    from slurmsched.slurm.accounted_history import history_of
 
     try:
-        rows, _, _ = job_history(tree, job_id)
+        rows, _, _ = history_of(tree, job_id)
     except SlurmError as error:
         return replace(details, unread=(*details.unread, str(error)))
     ours = tuple(in_words(each) for each in rows if each["by"] == "slurmsched")

@@ -14,8 +14,7 @@ from slurmsched.plain_text import pluralize
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from slurmsched.config import Config
-    from slurmsched.observe.survey.fit import Fit, GivenSet, LargestRequest, Picker
+    from slurmsched.observe.survey.fit import Fit, GivenSet, LargestRequest
     from slurmsched.observe.survey.sbatch_request import SbatchRequest
 
 _NO_LIMIT = re.compile(r"0+[smhdw]?|(?:0+-)?0+(?::0+){0,2}|-1|infinite|unlimited", re.IGNORECASE)
@@ -71,6 +70,7 @@ def command(out: Output, **options: Any) -> int:
     The order of pending jobs and the limits of accounts and QOS are not considered. Needs no more rights than squeue
     and sinfo. Reads only.
     """
+    from slurmsched.observe.fit_selection import fit_with_selection
     from slurmsched.observe.survey.fit import by_partition, first_start, fit, largest_requests
     from slurmsched.observe.survey.sbatch_request import check_nodes
     from slurmsched.slurm.reader import read_cluster_once
@@ -87,40 +87,12 @@ def command(out: Output, **options: Any) -> int:
         return 0
     answers = [fit(snapshot, one) for one in each]
     at = first_start(answers)
-    answer, unknown = _with_pick(tree, snapshot, each[at], answers[at])
+    answer, unknown = fit_with_selection(tree, snapshot, each[at], answers[at])
     if out.as_json:
         out.json({"fit": answer, "pick_unknown": unknown, "waits_in": _reasons(answers)}, schema="fit")
     else:
         _print(out, answer, unknown, _reasons(answers), several=len(each) > 1)
     return 0 if answer.starts else ANSWER_NO
-
-
-def _with_pick(tree: Config, snapshot: Any, request: SbatchRequest, answer: Fit) -> tuple[Fit, str]:
-    """The answer with the GPUs that Slurm picks, and why they are not known, "" if they are or the request waits."""
-    from slurmsched.observe.survey.fit import fit
-
-    if answer.starts and answer.needs == 1:
-        pick, unknown = _picker(tree, snapshot, request, answer)
-        return fit(snapshot, request, pick), unknown
-    if answer.starts:
-        return answer, "told of jobs of one node" + ("" if answer.needs else ", such as by --nodes=1")
-    return answer, ""
-
-
-def _picker(tree: Config, snapshot: Any, request: SbatchRequest, answer: Fit) -> tuple[Picker | None, str]:
-    """What tells Slurm's choice on the nodes that can take it, and why it is not known."""
-    from slurmsched.model.hostlists import expand_hostlist
-    from slurmsched.observe.survey.fit import with_partition
-    from slurmsched.observe.survey.sbatch_request import node_needs
-    from slurmsched.slurm.cons_tres import read_known_selection
-    from slurmsched.topology.slurm_selection import GpuOption, NodeGpuRequest
-
-    if request.exclusive or node_needs(snapshot, with_partition(snapshot, request)).cpus_per_gpu:
-        return None, "not known with --exclusive, and with CPUs by GPU (--cpus-per-gpu, DefCpuPerGPU)"
-    names = [name for place in answer.places for name in expand_hostlist(place.nodes)]
-    picks = read_known_selection(tree, snapshot, names)
-    form = GpuOption.PER_NODE if request.gpus_per_node else GpuOption.PER_JOB
-    return picks(NodeGpuRequest(form, 1, cpus_per_task=request.cpus_per_task)), picks.why
 
 
 def _request(options: dict[str, Any]) -> SbatchRequest:

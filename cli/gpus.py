@@ -146,25 +146,14 @@ def _sets(one: GpuSum) -> str:
 
 
 def _print_nodes(out: Output, lines: tuple[NodeLine, ...], *, indices: bool) -> None:
+    from slurmsched.observe.survey.gpu_overview import merged_lines
+
     columns = ("nodes", "state", "type", "GPUs>", "idle>", "linked>", "idle GPUs" if indices else "", "reason")
+    shown = lines if indices else merged_lines(lines)
     rows = [(one.nodes, one.state, one.gpu_type or "-", one.gpus, one.free, "?" if one.linked is None else one.linked,
-             _indices(one) if indices else "", one.reason or one.why) for one in _merged(lines, indices)]  # fmt: skip
+             _indices(one) if indices else "", one.reason or one.why) for one in shown]  # fmt: skip
     keep = [at for at, name in enumerate(columns) if name]
     out.table([columns[at] for at in keep], [[row[at] for at in keep] for row in rows])
-
-
-def _merged(lines: tuple[NodeLine, ...], indices: bool) -> list[NodeLine]:
-    """Where indices are not shown, lines that differ in them alone are one."""
-    from dataclasses import replace
-
-    from slurmsched.model.hostlists import expand_hostlist, fold_hostlist
-
-    if indices:
-        return list(lines)
-    alike: dict[NodeLine, list[str]] = {}
-    for one in lines:
-        alike.setdefault(replace(one, nodes="", free_gpus=None), []).extend(expand_hostlist(one.nodes))
-    return [replace(one, nodes=fold_hostlist(names)) for one, names in alike.items()]
 
 
 def _indices(one: NodeLine) -> str:
@@ -172,14 +161,9 @@ def _indices(one: NodeLine) -> str:
 
 
 def _print_mig(out: Output, mig: tuple[tuple[str, MigDevices], ...]) -> None:
-    from slurmsched.model.hostlists import fold_hostlist
+    from slurmsched.observe.survey.gpu_overview import mig_sums
 
-    of: dict[str, list[tuple[str, MigDevices]]] = {}
-    for node, one in mig:
-        of.setdefault(one.gpu_type, []).append((node, one))
-    rows = [(name, sum(one.devices for _, one in some), sum(one.free for _, one in some),
-             fold_hostlist(node for node, _ in some)) for name, some in of.items()]  # fmt: skip
-    if rows:
+    if rows := mig_sums(mig):
         out.line()
         out.table(("MIG type", "devices>", "idle>", "nodes"), rows)
 

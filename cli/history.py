@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,13 +11,9 @@ from slurmsched.cli.framework import ANSWER_NO, JobId, Output, clock, complain, 
 from slurmsched.cli.listing import Choice, Column, Listing, listed
 
 if TYPE_CHECKING:
-    from slurmsched.config import Config
+    pass
 
-SQLITE = "sqlite:///"
 Rows = list[dict[str, Any]]
-BY_ACCOUNTING = (
-    "the ledger is not here or closed to you: these are the runs, and what the AdminComment says (docs/users.md)"
-)
 
 
 def _shown(text: str) -> str:
@@ -53,54 +47,16 @@ def command(out: Output, job: int, choice: Choice) -> int:
     the journal. Users who may not read these get what Slurm's accounting shows them of the job: its runs, and what
     slurmsched wrote to its AdminComment. Exit code 10: nothing is on record.
     """
+    from slurmsched.slurm.accounted_history import history_of
+
     tree = read_config(plugins=False)
-    rows, unread, notes = job_history(tree, job)
+    rows, unread, notes = history_of(tree, job)
     if out.as_json:
         ordered = [dict(row) for row in LISTING.ordered(rows, choice.sort)]
         out.json({"job_id": job, "history": ordered, "unread": unread, "notes": notes}, schema="history")
     else:
         _print(out, job, rows, unread, notes, choice)
     return _exit_code(rows, unread)
-
-
-def job_history(tree: Config, job: int) -> tuple[Rows, list[str], list[str]]:
-    """Rows, what could not be read, and notes. Raises SlurmError where accounting is all there is, and is away."""
-    if may_read(tree):
-        from slurmsched.db.job_history import LedgerPlace, history_of_job
-
-        return *history_of_job(LedgerPlace.of(tree), job), []
-    from slurmsched.errors import SlurmError
-    from slurmsched.slurm.accounted_history import accounted_history
-    from slurmsched.slurm.reader import open_commands
-
-    try:
-        return accounted_history(open_commands(tree.slurm), job), [], [BY_ACCOUNTING]
-    except SlurmError as error:
-        away = f"the ledger is not here or closed to you, and Slurm's accounting gave no answer: {error}"
-        raise SlurmError(away) from error
-
-
-def may_read(tree: Config) -> bool:
-    """Whether this user may read the record: the journal, and a ledger that is a file.
-
-    Where neither file is there, only who may make them has a record: on a login node it is on another host.
-    """
-    in_file = tree.ledger.url.startswith(SQLITE)
-    files = [tree.ledger.journal, *([Path(tree.ledger.url.removeprefix(SQLITE))] if in_file else [])]
-    if not all(map(_readable, files)):
-        return False
-    return not in_file or any(file.exists() or os.access(file.parent, os.W_OK) for file in files)
-
-
-def _readable(file: Path) -> bool:
-    """True for a file that is not there yet, too."""
-    try:
-        file.stat()
-    except PermissionError:
-        return False
-    except OSError:
-        return True
-    return os.access(file, os.R_OK)
 
 
 def _print(out: Output, job: int, rows: Rows, unread: list[str], notes: list[str], choice: Choice) -> None:

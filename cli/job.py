@@ -71,23 +71,15 @@ def _run(config: Config, job: int, gpus: int) -> int:
     """How often the job was restarted. Raises InputError for one that does not run, and for a size that it cannot
     have."""
     from slurmsched.errors import InputError
-    from slurmsched.model.hints import parse_hints
-    from slurmsched.planning.job_scope import SIZE_RULES, size_verdicts
+    from slurmsched.planning.job_scope import size_request_refusal
     from slurmsched.slurm.reader import read_cluster_once
 
     jobs = read_cluster_once(config).jobs
     row = jobs.row_of(job)
     if row < 0 or not jobs.running[row]:
-        raise InputError(f"job {job} does not run; only a running job reads what is wanted of it")
-    rule = int(size_verdicts(jobs, config.scope)[row])
-    if gpus and rule >= 0:
-        raise InputError(f"job {job} cannot change its size: {SIZE_RULES[rule].reason}")
-    if gpus and not (jobs.batch[row] and jobs.requeueable[row]):
-        raise InputError(f"job {job} cannot change its size: it is no batch job that Slurm may requeue")
-    hints = parse_hints(jobs.comment[row])
-    if gpus and not (hints.min_gpus or gpus + 1) <= gpus <= (hints.max_gpus or 0):
-        allowed = f"{hints.min_gpus or '?'} to {hints.max_gpus or '?'}"
-        raise InputError(f"job {job} cannot run on {gpus} GPUs: its hints min_gpus and max_gpus allow {allowed}")
+        raise InputError(f"job {job} is not running; only a running job can be asked")
+    if gpus and (why := size_request_refusal(jobs, row, gpus, config.scope)):
+        raise InputError(f"job {job} {why}")
     return int(jobs.restarts[row])
 
 

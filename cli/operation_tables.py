@@ -39,21 +39,6 @@ def step_rows(steps: Sequence[Step]) -> list[dict[str, Any]]:
     ]
 
 
-def operation_rows(operations: Sequence[Operation]) -> list[dict[str, Any]]:
-    """Operations as plain values: for whom, which nodes, how far, and what each node that is kept waits for."""
-    return [
-        {"operation": operation.id, "purpose": str(operation.purpose), "job_id": operation.job_id,
-        "user": operation.user, "nodes": operation.nodes,
-         "stage": str(operation.stage), "note": operation.note, "promised_s": operation.promised_s or None,
-         "victims": [{"job_id": victim.job_id, "lost_gpu_s": victim.lost_gpu_s, "cost_by": victim.cost_by or None}
-                     for victim in operation.victims],
-         "waits": [{"node": wait.node, "job_id": wait.job_id or None,
-         "until_s": wait.until_s} for wait in operation.waits],
-         "idle_gpu_s": operation.idle_gpu_s}
-        for operation in operations
-    ]  # fmt: skip
-
-
 def operation_word(operation: Operation) -> str:
     """What it is: a preemption, a gang reservation, or a reservation of ours that nobody has on record."""
     if not operation.begun_s:

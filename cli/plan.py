@@ -24,7 +24,7 @@ from slurmsched.cli.listing import (
     filtered,
     listed,
 )
-from slurmsched.cli.operation_tables import operation_rows, parted, print_operations, print_steps, step_rows
+from slurmsched.cli.operation_tables import parted, print_operations, print_steps, step_rows
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _changes(
 
 def plan_tree(snapshot: Snapshot, plan: Plan, lever: str, limit: int) -> dict[str, Any]:
     """The plan as JSON has it. as_slurm: why the order is Slurm's own, null where it is not."""
-    from slurmsched.observe.queue_rows import as_slurm
+    from slurmsched.observe.queue_rows import as_slurm, operation_rows
 
     return {
         "cluster": snapshot.site.cluster,

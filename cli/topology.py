@@ -93,7 +93,8 @@ def show(out: Output, node: str | None, file: Path | None, svg: Path | None) -> 
 
     For NODE: the matrix of its links, its linked sets and its place in the fabric.
     """
-    from slurmsched.cli.topology_show import class_of, print_class, print_site
+    from slurmsched.cli.topology_show import print_class, print_site
+    from slurmsched.topology.topology_files import node_class_of
     from slurmsched.topology.topology_views import class_record, fabric_record
     from slurmsched.topology.topology_views import topology_svg as drawn
 
@@ -106,7 +107,7 @@ def show(out: Output, node: str | None, file: Path | None, svg: Path | None) -> 
         else:
             print_site(out, classes, fabric)
         return
-    one = class_of(node, classes)
+    one = node_class_of(node, classes)
     if svg:
         _write(svg, drawn(one.topology))
     if out.as_json:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli import framework
-from slurmsched.cli.framework import Output
-from slurmsched.cli.topology_check import FILE, NODE, TopologyCase, checked, wired_classes, with_case
+from slurmsched.cli.framework import Output, complain
+from slurmsched.cli.topology_check import FILE, NODE, with_case
 from slurmsched.errors import InputError
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
+    from slurmsched.slurm.doctor.topology_cases import TopologyCase
     from slurmsched.topology.gres_compiler import CompiledLinks
     from slurmsched.topology.slurm_selection import GpuOption
 
@@ -66,8 +67,9 @@ def register_compile(group: click.Group) -> None:
         The table gives the order on the ring for each set of GPUs.
         """
         from slurmsched.resources.gpu_sets import ring_table
+        from slurmsched.slurm.doctor.topology_cases import TopologyFiles, wired_classes
 
-        classes = wired_classes(gres_conf, node, links, gpu_type, named=True)
+        classes = wired_classes(TopologyFiles(gres_conf, node, links, gpu_type, named=True), complain)
         tables = [(one.nodes, ring_table(wiring)) for _, one, wiring in classes]
         if out.as_json:
             out.json([{"nodes": nodes, "rings": [[*pair] for pair in table.items()]} for nodes, table in tables])
@@ -155,6 +157,7 @@ def compiled(case: TopologyCase, form: GpuOption, reorder: bool, most: int) -> C
 
 def text_of(case: TopologyCase, best: CompiledLinks, form: GpuOption) -> Iterator[str]:
     """The lines, under comments that tell what they reach."""
+    from slurmsched.slurm.doctor.topology_cases import checked
     from slurmsched.topology.gres_conf import MARK
     from slurmsched.topology.gres_nodes import conf_lines
 
@@ -187,6 +190,7 @@ def other_means(short: Sequence[TopologyCase]) -> Iterator[str]:
 
 def record(case: TopologyCase, best: CompiledLinks) -> dict[str, Any]:
     """A compiled class as JSON."""
+    from slurmsched.slurm.doctor.topology_cases import checked
     from slurmsched.topology.gres_nodes import conf_lines
 
     return {"class": case.one.topology.name, "slurm": case.version, "states": best.states, "best": best.best_states,

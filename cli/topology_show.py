@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slurmsched.cli.framework import Output
-from slurmsched.errors import InputError
 from slurmsched.model.gpu_topology import Fabric
 from slurmsched.plain_text import pluralize
 from slurmsched.topology.fabrics import NamedFabric, nodes_under
@@ -16,24 +15,6 @@ from slurmsched.topology.site_topology import TopologyDifference
 from slurmsched.topology.topology_files import NodeClass, TopologyFile
 from slurmsched.topology.topology_text import fold_names
 from slurmsched.topology.topology_views import link_groups, link_matrix
-
-
-def class_of(node: str | None, classes: Sequence[NodeClass]) -> NodeClass:
-    """The class of a node, or the only class. Raises InputError when that is none or not one."""
-    if node is None and len(classes) == 1:
-        return classes[0]
-    if node is None:
-        raise InputError(
-            f"name a node or a class; classes: {', '.join(one.topology.name for one in classes) or 'none'}"
-        )
-    for one in classes:
-        if node in one.nodes or node == one.topology.name:
-            return one
-    hint = "configure topology.classes, or import its `nvidia-smi topo -m`"
-    anywhere = [one for one in classes if not one.nodes]
-    if len(anywhere) == 1:
-        return anywhere[0]
-    raise InputError(f"the GPUs of node {node} are unknown; check its name in slurm.conf. If it is right, {hint}")
 
 
 def print_site(out: Output, classes: Sequence[NodeClass], fabric: NamedFabric) -> None:

@@ -18,7 +18,7 @@ from slurmsched.plain_text import pluralize
 if TYPE_CHECKING:
     from slurmsched.config import Config
     from slurmsched.db.leader_files import LeaderFiles
-    from slurmsched.model import Plan, Receipt, Snapshot
+    from slurmsched.model import Plan, Receipt
     from slurmsched.slurm.live_cluster import LiveCluster
 
 UNKNOWN = "the writes of other hosts are unknown; make sure that no other host runs slurmsched: {}"
@@ -47,6 +47,7 @@ def command(out: Output, apply: bool, yes: bool) -> int:
     Works from the journal file alone, also without the database and while the stop file exists. Stop the daemon
     before --apply: it holds the lock, and its next cycle would write again.
     """
+    from slurmsched.daemon.cycle_parts import record_ended_operations, restoring_plan
     from slurmsched.daemon.lock import exclusive, work_of_config
     from slurmsched.logs import configure
 
@@ -60,7 +61,7 @@ def command(out: Output, apply: bool, yes: bool) -> int:
     ):
         cluster, lead = opened
         _ = publish and publish(work_of_config(tree, apply=apply))
-        plan = restoring(tree, cluster.read(), lead)
+        plan = restoring_plan(tree, cluster.read(), lead)
         receipt = None
         if not out.as_json:
             _print(out, plan, applies=apply)
@@ -68,18 +69,8 @@ def command(out: Output, apply: bool, yes: bool) -> int:
             yes or click.confirm(f"{_question(plan)}?", abort=True)
             receipt = cluster.apply(plan)
         if apply and not (receipt and receipt.stopped):
-            _closed(tree, cluster, lead)
+            record_ended_operations(tree, cluster, lead)
     return _report(out, plan, receipt)
-
-
-def _closed(tree: Config, cluster: LiveCluster, lead: LeaderFiles | None) -> None:
-    """Put on record that what Slurm shows no more is over: of a preemption cut off at its end nothing else is left."""
-    from dataclasses import replace
-
-    plan = restoring(tree, cluster.read(), lead)
-    over = tuple(operation for operation in plan.operations if operation.stage == "closed")
-    if over:
-        cluster.apply(replace(plan, actions=(), operations=over, overrides=()))
 
 
 @contextmanager
@@ -115,17 +106,6 @@ def _held(lead: LeaderFiles, *, apply: bool) -> LeaderFiles | None:
         complain(UNKNOWN.format(error))
         return None
     return lead
-
-
-def restoring(tree: Config, snapshot: Snapshot, lead: LeaderFiles | None = None) -> Plan:
-    """The plan that restores every field on record and ends every operation. Raises LedgerError for a lost journal."""
-    from dataclasses import replace
-
-    from slurmsched.db.override_log import OverrideLog
-    from slurmsched.planning.levers import undo_plan
-
-    log = OverrideLog(tree.ledger.journal, shared=lead.journal if lead else None)
-    return undo_plan(replace(snapshot, overrides=(*snapshot.overrides, *log.priorities(lenient=True))))
 
 
 def _question(plan: Plan) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from slurmsched.config import Config
@@ -100,3 +100,20 @@ def open_leadership(config: Config) -> Iterator[LeaderFiles | None]:
 def paused(config: Config) -> bool:
     """Whether the administrator's stop file exists."""
     return config.cycle.stop_file.exists()
+
+
+def restoring_plan(config: Config, snapshot: Snapshot, lead: LeaderFiles | None = None) -> Plan:
+    """The plan that restores every field on record and ends every operation. Raises LedgerError for a lost journal."""
+    from slurmsched.db.override_log import OverrideLog
+    from slurmsched.planning.levers import undo_plan
+
+    log = OverrideLog(config.ledger.journal, shared=lead.journal if lead else None)
+    return undo_plan(replace(snapshot, overrides=(*snapshot.overrides, *log.priorities(lenient=True))))
+
+
+def record_ended_operations(config: Config, cluster: LiveCluster, lead: LeaderFiles | None) -> None:
+    """Close the records of operations that Slurm no longer shows, such as a preemption that was cut off at its end."""
+    plan = restoring_plan(config, cluster.read(), lead)
+    over = tuple(operation for operation in plan.operations if operation.stage == "closed")
+    if over:
+        cluster.apply(replace(plan, actions=(), operations=over, overrides=()))

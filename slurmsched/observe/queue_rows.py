@@ -1,7 +1,8 @@
-"""Rows of a snapshot and its plan for people: one mapping a job, in the order the policy wants."""
+"""Rows of a snapshot and its plan for people: jobs in the order of the policy, and operations."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from slurmsched.model import Jobs, JobState, Plan, Ranking, Snapshot
 from slurmsched.model.columns import Int64s
 from slurmsched.model.hints import parse_hints
+from slurmsched.model.operations import Operation
 from slurmsched.model.states import ENDED, ON_NODES
 from slurmsched.plain_text import pluralize
 from slurmsched.planning.criteria import criteria, times_in
@@ -166,3 +168,18 @@ def _same(snapshot: Snapshot, order: Int64s, rows: Int64s, lever: PriorityField)
 
 def _equal(values: Int64s) -> bool:
     return bool((values == values[0]).all() or (values != values).all())
+
+
+def operation_rows(operations: Sequence[Operation]) -> list[dict[str, Any]]:
+    """Operations as plain values: for whom, which nodes, how far, and what each node that is kept waits for."""
+    return [
+        {"operation": operation.id, "purpose": str(operation.purpose), "job_id": operation.job_id,
+        "user": operation.user, "nodes": operation.nodes,
+         "stage": str(operation.stage), "note": operation.note, "promised_s": operation.promised_s or None,
+         "victims": [{"job_id": victim.job_id, "lost_gpu_s": victim.lost_gpu_s, "cost_by": victim.cost_by or None}
+                     for victim in operation.victims],
+         "waits": [{"node": wait.node, "job_id": wait.job_id or None,
+         "until_s": wait.until_s} for wait in operation.waits],
+         "idle_gpu_s": operation.idle_gpu_s}
+        for operation in operations
+    ]  # fmt: skip

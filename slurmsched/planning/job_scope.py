@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from slurmsched.config import ScopeConfig
 from slurmsched.model import Jobs, JobState, Ranking, Rights, SetNice, SetSiteFactor, Snapshot
 from slurmsched.model.columns import Bools, Int64s
+from slurmsched.model.hints import parse_hints
 from slurmsched.model.plan import Action, Refusal, SetPriority
 from slurmsched.planning.priorities.priority_fields import PRIORITY_FIELDS, PriorityField
 from slurmsched.planning.proposals import Budget, Lever, Proposal
@@ -174,6 +175,20 @@ def node_list_verdicts(jobs: Jobs, scope: ScopeConfig) -> NDArray[np.int8]:
 def size_verdicts(jobs: Jobs, scope: ScopeConfig) -> NDArray[np.int8]:
     """The rule that keeps each job at its number of GPUs: index into SIZE_RULES, -1 for none. (N,) int8."""
     return _first(SIZE_RULES, jobs, scope, "")
+
+
+def size_request_refusal(jobs: Jobs, row: int, gpus: int, scope: ScopeConfig) -> str:
+    """Why a running job may not be asked to run on this number of GPUs; "" if it may."""
+    rule = int(size_verdicts(jobs, scope)[row])
+    if rule >= 0:
+        return f"cannot change its size: {SIZE_RULES[rule].reason}"
+    if not (jobs.batch[row] and jobs.requeueable[row]):
+        return "cannot change its size: it is no batch job that Slurm may requeue"
+    hints = parse_hints(jobs.comment[row])
+    if (hints.min_gpus or gpus + 1) <= gpus <= (hints.max_gpus or 0):
+        return ""
+    allowed = f"{hints.min_gpus or '?'} to {hints.max_gpus or '?'}"
+    return f"cannot run on {gpus} GPUs: its hints min_gpus and max_gpus allow {allowed}"
 
 
 def start_verdicts(jobs: Jobs, scope: ScopeConfig) -> NDArray[np.int8]:

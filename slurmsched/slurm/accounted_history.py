@@ -1,21 +1,68 @@
-"""What Slurm's accounting has of one job, for users without rights to the ledger. Slurm decides what they may see."""
+"""What happened to one job: by the ledger, or for users without rights to it by Slurm's accounting.
+
+Slurm decides what a user may see of accounting.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
-from slurmsched.errors import UnreadableError
+from slurmsched.config import Config
+from slurmsched.errors import SlurmError, UnreadableError
 from slurmsched.model.plan import SetAdminComment
 from slurmsched.model.slurm_text import time_s, whole_number
 from slurmsched.planning.admin_comments import PREFIX
 from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.reader import open_commands
 from slurmsched.slurm.squeue import fresh_mark
 
+SQLITE = "sqlite:///"
+BY_ACCOUNTING = (
+    "the ledger is not here or closed to you: these are the runs, and what the AdminComment says (docs/users.md)"
+)
 FIELDS = ("JobIDRaw", "User", "Submit", "Start", "End", "State", "NodeList", SetAdminComment.option)
 _AT = re.compile(r"\b(\d{4}-\d\d-\d\dT\d\d:\d\d)Z")
+
+
+def history_of(config: Config, job: int) -> tuple[list[dict[str, Any]], list[str], list[str]]:
+    """Rows, what could not be read, and notes. Raises SlurmError where accounting is all there is, and is away."""
+    if may_read_ledger(config):
+        from slurmsched.db.job_history import LedgerPlace, history_of_job
+
+        return *history_of_job(LedgerPlace.of(config), job), []
+    try:
+        return accounted_history(open_commands(config.slurm), job), [], [BY_ACCOUNTING]
+    except SlurmError as error:
+        away = f"the ledger is not here or closed to you, and Slurm's accounting gave no answer: {error}"
+        raise SlurmError(away) from error
+
+
+def may_read_ledger(config: Config) -> bool:
+    """Whether this user may read the record: the journal, and a ledger that is a file.
+
+    Where neither file is there, only who may make them has a record: on a login node it is on another host.
+    """
+    in_file = config.ledger.url.startswith(SQLITE)
+    files = [config.ledger.journal, *([Path(config.ledger.url.removeprefix(SQLITE))] if in_file else [])]
+    if not all(map(_readable, files)):
+        return False
+    return not in_file or any(file.exists() or os.access(file.parent, os.W_OK) for file in files)
+
+
+def _readable(file: Path) -> bool:
+    """True for a file that is not there yet, too."""
+    try:
+        file.stat()
+    except PermissionError:
+        return False
+    except OSError:
+        return True
+    return os.access(file, os.R_OK)
 
 
 def accounted_history(commands: Commands, job_id: int) -> list[dict[str, Any]]:

@@ -6,11 +6,12 @@ The reader of a kind is loaded with the first file of that kind, so that a cycle
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from slurmsched.errors import InputError
 from slurmsched.model.gpu_topology import GpuTopology
 from slurmsched.plain_text import pluralize
 from slurmsched.topology.nccl_xml import MARK as NCCL
@@ -206,3 +207,21 @@ _OF_SLURM: Mapping[str, Callable[[str, Include | None], TopologyFile]] = {
     "gres.conf": _gres, "topology.conf": _fabric("topology.conf"), "scontrol": _fabric("scontrol"),
     "topology.yaml": _yaml, "slurm.conf": _slurm,
 }  # fmt: skip
+
+
+def node_class_of(node: str | None, classes: Sequence[NodeClass]) -> NodeClass:
+    """The class of a node, or the only class. Raises InputError when that is none or not one."""
+    if node is None and len(classes) == 1:
+        return classes[0]
+    if node is None:
+        raise InputError(
+            f"name a node or a class; classes: {', '.join(one.topology.name for one in classes) or 'none'}"
+        )
+    for one in classes:
+        if node in one.nodes or node == one.topology.name:
+            return one
+    hint = "configure topology.classes, or import its `nvidia-smi topo -m`"
+    anywhere = [one for one in classes if not one.nodes]
+    if len(anywhere) == 1:
+        return anywhere[0]
+    raise InputError(f"the GPUs of node {node} are unknown; check its name in slurm.conf. If it is right, {hint}")

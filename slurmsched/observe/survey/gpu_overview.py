@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from slurmsched.model import NodeState, Snapshot
 from slurmsched.model.columns import Bools
 from slurmsched.model.gpu_topology import GpuTopology, LinkKind
-from slurmsched.model.hostlists import counting_key, expand_or_none, fold_hostlist
+from slurmsched.model.hostlists import counting_key, expand_hostlist, expand_or_none, fold_hostlist
 from slurmsched.model.states import ON_NODES
 from slurmsched.resources.allocated import node_rows
 from slurmsched.resources.node_gpus import (
@@ -369,3 +369,20 @@ def linked_groups(topology: GpuTopology) -> tuple[int, ...]:
             reached += [other for other in linked if group[other] < 0]
         found += 1
     return tuple(group)
+
+
+def merged_lines(lines: Sequence[NodeLine]) -> list[NodeLine]:
+    """The lines without indices of idle GPUs: lines that differ only in these are one."""
+    alike: dict[NodeLine, list[str]] = {}
+    for one in lines:
+        alike.setdefault(replace(one, nodes="", free_gpus=None), []).extend(expand_hostlist(one.nodes))
+    return [replace(one, nodes=fold_hostlist(names)) for one, names in alike.items()]
+
+
+def mig_sums(mig: Sequence[tuple[str, MigDevices]]) -> list[tuple[str, int, int, str]]:
+    """One row for each MIG type: the type, its devices, how many are idle, and their nodes. mig: node and devices."""
+    of: dict[str, list[tuple[str, MigDevices]]] = {}
+    for node, one in mig:
+        of.setdefault(one.gpu_type, []).append((node, one))
+    return [(name, sum(one.devices for _, one in some), sum(one.free for _, one in some),
+             fold_hostlist(node for node, _ in some)) for name, some in of.items()]  # fmt: skip

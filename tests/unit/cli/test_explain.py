@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from slurmsched.cli import history
-from slurmsched.cli.history import BY_ACCOUNTING
 from slurmsched.config_file import parse_config
 from slurmsched.db import job_history
 from slurmsched.errors import SlurmError
 from slurmsched.model import JobState, Past
 from slurmsched.model.job_details import JobDetails
 from slurmsched.slurm import accounted_history, job_queries, job_standing, reader
+from slurmsched.slurm.accounted_history import BY_ACCOUNTING
 from slurmsched.slurm.commands import Commands
 from tests.unit.cli.conftest import make_snapshot
 
@@ -125,7 +124,7 @@ def test_history__of_a_job_without_any_is_a_negative_answer(run, fakes, monkeypa
 
 def test_history__of_a_user_without_rights_is_that_of_accounting(run, fakes, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says so. Where accounting is away too, that is an outage, and both reasons are told."""
-    monkeypatch.setattr(history, "may_read", lambda _: False)
+    monkeypatch.setattr(accounted_history, "may_read_ledger", lambda _: False)
     monkeypatch.setattr(accounted_history, "accounted_history", lambda *_: [WROTE])
     done = run("history", "12", "--json")
     assert (done.code, json.loads(done.out)["history"], json.loads(done.out)["notes"]) == (0, [WROTE], [BY_ACCOUNTING])
@@ -149,19 +148,19 @@ def test_may_read__is_told_by_journal_and_ledger(tmp_path: Path, monkeypatch: py
             raise PermissionError
         return true_stat(path, **options)
 
-    assert not history.may_read(tree)  # as on a login node
+    assert not accounted_history.may_read_ledger(tree)  # as on a login node
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    assert history.may_read(tree)
+    assert accounted_history.may_read_ledger(tree)
     with monkeypatch.context() as patch:
         patch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
-        assert not history.may_read(tree)
+        assert not accounted_history.may_read_ledger(tree)
     with monkeypatch.context() as patch:  # root may read all
         patch.setattr(Path, "stat", stat)
-        assert not history.may_read(tree)
+        assert not accounted_history.may_read_ledger(tree)
     (tmp_path / closed / ("journal.jsonl" if closed == "a" else "ledger.db")).touch()
     monkeypatch.setattr(os, "access", lambda path, _: path.parent.name != closed)
-    assert not history.may_read(tree)
+    assert not accounted_history.may_read_ledger(tree)
 
 
 def test_explain__reads_the_use_of_a_running_job(run, asked, fakes, tmp_path) -> None:

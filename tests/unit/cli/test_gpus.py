@@ -17,17 +17,18 @@ JOBS = ({"job_id": 5, "user": "ann", "state": "R", "node_list": "n2", "cpus": 64
 @pytest.fixture
 def cluster(monkeypatch):
     """A small site in the place of Slurm, whose choice of GPUs is not known."""
-    from slurmsched.slurm import accounting, job_options, reader
-    from slurmsched.slurm.doctor import selection_checks, site_checks
+    from slurmsched.observe import advice_input
+    from slurmsched.slurm import reader
 
     found = site(NODES, JOBS, defaults="DefMemPerCPU=1000", settings={"AccountingStorageTRES": "gres/gpu"})
     monkeypatch.setattr(reader, "read_cluster_once", lambda *_, **__: found)
+    monkeypatch.setattr(advice_input, "read_cluster_once", lambda *_, **__: found)
     monkeypatch.setattr(
-        job_options, "read_gpu_options", lambda *_: GpuOptions.build(1, {"job_id": [5], "per_job": ["gres/gpu:1"]})
+        advice_input, "read_gpu_options", lambda *_: GpuOptions.build(1, {"job_id": [5], "per_job": ["gres/gpu:1"]})
     )
-    monkeypatch.setattr(accounting, "read_typical_run_times", lambda *_: {})
-    monkeypatch.setattr(selection_checks, "rate_gpu_picks", lambda *_: {})
-    monkeypatch.setattr(site_checks, "read_gres_conf", lambda *_: "Name=gpu Count=8")
+    monkeypatch.setattr(advice_input, "read_typical_run_times", lambda *_: {})
+    monkeypatch.setattr(advice_input, "rate_gpu_picks", lambda *_: {})
+    monkeypatch.setattr(advice_input, "read_gres_conf", lambda *_: "Name=gpu Count=8")
     return found
 
 

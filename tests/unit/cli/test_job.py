@@ -48,8 +48,8 @@ def test_wants__adds_up_and_is_cleared(run, config, tmp_path):
 @pytest.mark.parametrize(
     ("words", "fault"),
     [(("5", "--size", "1"), "allow 2 to 8"), (("5", "--size", "9"), "allow 2 to 8"),
-     (("6", "--size", "1"), "allow ? to ?"), (("7", "--stop"), "job 7 does not run"),
-     (("8", "--checkpoint"), "job 8 does not run"), (("9", "--size", "2"), "only an array as a whole"),
+     (("6", "--size", "1"), "allow ? to ?"), (("7", "--stop"), "job 7 is not running"),
+     (("8", "--checkpoint"), "job 8 is not running"), (("9", "--size", "2"), "only an array as a whole"),
      (("10", "--size", "2"), "no batch job that Slurm may requeue")],
 )  # fmt: skip
 def test_wants__asks_no_job_for_what_it_cannot_do(run, config, tmp_path, words, fault):

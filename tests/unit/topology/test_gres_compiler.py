@@ -12,10 +12,10 @@ import orjson
 import pytest
 
 from slurmsched.cli.main import main
-from slurmsched.cli.topology_check import remedies
 from slurmsched.errors import InputError
 from slurmsched.model.gpu_topology import GpuTopology
 from slurmsched.resources.gpu_sets import ring_table, set_ranks
+from slurmsched.slurm.doctor.topology_cases import remedies
 from slurmsched.topology.gres_compiler import JOB_SUBMIT, bound_of, by_kind, compile_links, islands, type_groups
 from slurmsched.topology.gres_nodes import TypedNode, typed_node
 from slurmsched.topology.published_hardware import machines
