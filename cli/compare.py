@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 
-# Over 30 lines: a command: about half is its signature, its help and its imports.
 @framework.examples(
     (
         "slurmsched compare trace.csv --policy fifo --policy srsf --page compare.html",

@@ -24,7 +24,6 @@ NO_LEDGER = "the ledger, which you may not read: past waits, and writes that the
 KEPT = 5  # kept nodes that are shown
 
 
-# Over 30 lines: a command: about half is its signature, its help and its imports.
 @framework.examples(
     ("slurmsched explain 4711", "Why job 4711 waits."),
     ("slurmsched explain 4711 --why-not n7", "Also why it cannot run on node n7."),

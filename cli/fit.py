@@ -21,7 +21,6 @@ _NO_LIMIT = re.compile(r"0+[smhdw]?|(?:0+-)?0+(?::0+){0,2}|-1|infinite|unlimited
 COUNT = click.IntRange(1)
 
 
-# Over 30 lines: a command: about half is its signature, its help and its imports.
 @framework.examples(
     ("slurmsched fit", "The largest request that can start now."),
     ("slurmsched fit --gpus-per-node a100:4 -N 2 -t 1-00:00:00", "Whether this job can start now."),

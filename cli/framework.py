@@ -47,7 +47,7 @@ def read_settings() -> LoadedConfig:
 
 
 def examined() -> tuple[LoadedConfig, list[ConfigError]]:
-    """As settings, with every fault in place of an error. Raises ConfigError for a file that cannot be read."""
+    """As read_settings, with every fault in place of an error. Raises ConfigError for a file that cannot be read."""
     from slurmsched.config_file import config_path, examine_settings
 
     return examine_settings(config_path(click.get_current_context().find_root().params["config"]))

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from slurmsched.slurm.doctor.site_discovery import DiscoveredSite
 
 
-# Over 30 lines: a command: about half is its signature, its help and its imports.
 @framework.examples(
     ("slurmsched init --stdout", "Print a first configuration."),
     ("slurmsched init --history 30", "Propose policy and tiers by the site's own jobs of 30 days."),

@@ -20,7 +20,6 @@ def command() -> None:
     """Ask a running job for something."""
 
 
-# Over 30 lines: a command: about half is its signature, its help and its imports.
 @framework.examples(
     ("slurmsched job wants 4711", "What is wanted of job 4711 now."),
     ("slurmsched job wants 4711 --size 2 --checkpoint", "Another size, and a checkpoint now."),

@@ -42,7 +42,6 @@ SHOWN = (
 )  # fmt: skip
 
 
-# Over 30 lines: a command: about half is its signature, its help and its imports.
 @framework.examples(
     ("slurmsched replay trace.csv --policy las --cluster 20x8", "LAS on 20 nodes of 8 GPUs."),
     ("slurmsched replay trace.csv --model slurm --policy srsf", "SRSF in the model of slurmctld."),

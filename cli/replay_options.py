@@ -95,7 +95,7 @@ def show(out: Output, section: TraceSection) -> None:
     out.line()
 
 
-# Options of commands that replay: the cluster and its settings
+# Options of commands that replay.
 
 _OPTIONS = (
     click.option("--cluster", default="auto", show_default=True, metavar="NxG|FILE|auto",

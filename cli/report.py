@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from slurmsched.observe.html_page import PageSheet
 
 
-# Over 30 lines: a command: about half is its signature, its help and its imports.
 @framework.examples(("slurmsched report --since 30d --page report.html", "A page about the last 30 days."))
 @framework.command("report")
 @click.option(

@@ -64,7 +64,6 @@ def save(out: Output, file: Path, anonymise: bool, key_file: Path | None) -> Non
         out.line(f"{file.resolve()}: {_title(held)}; {file.stat().st_size / 1e3:,.0f} kB", "ok")
 
 
-# Over 30 lines: a command: about half is its signature, its help and its imports.
 @framework.examples(("slurmsched snapshot run site.snapshot --policy srsf", "The plan of another policy."))
 @framework.with_command(command, "run")
 @click.argument("file", type=FILE)

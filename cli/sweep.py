@@ -29,7 +29,6 @@ SOMETIMES = ("mean_slowdown", "deadlines_met", "refused", "resizes")  # shown wh
 FIGURES = [row for row in SHOWN if row[0] not in ("jobs", "wall_s")]
 
 
-# Over 30 lines: a command: about half is its signature, its help and its imports.
 @framework.examples(
     ("slurmsched sweep trace.csv --axis policy=las --axis cluster=10x8 --axis cluster=20x8", "LAS on two clusters.")
 )

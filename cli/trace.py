@@ -37,7 +37,6 @@ def convert(out: Output, source: Path, target: Path, kind: str, pairs: tuple[str
     written(out, target, recorded)
 
 
-# Over 30 lines: a command: about half is its signature, its help and its imports.
 @framework.examples(("slurmsched trace describe jobs.csv --page jobs.html", "A page about a trace."))
 @framework.with_command(command, "describe")
 @click.argument("source", type=FILE)
@@ -170,7 +169,6 @@ def generate(out: Output, target: Path, jobs: int, seed: int, like: Path | None,
     written(out, target, recorded)
 
 
-# Over 30 lines: a command: about half is its signature, its help and its imports.
 @framework.examples(("slurmsched trace pull site.csv --since 2026-01-01", "The site's own history."))
 @framework.with_command(command, "pull")
 @click.argument("target", type=FILE)

@@ -31,7 +31,6 @@ _GIVEN = {
 }
 
 
-# Over 30 lines: a command: about half is its signature, its help and its imports.
 @framework.examples(
     ("slurmsched undo", "Show what would be restored."), ("slurmsched undo --apply --yes", "Restore it without asking.")
 )

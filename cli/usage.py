@@ -46,7 +46,6 @@ LISTING = Listing(
 )  # fmt: skip
 
 
-# Over 30 lines: a command: about half is its signature, its help and its imports.
 @framework.examples(
     ("slurmsched usage --me", "Your running jobs: GPUs held, GPUs used."),
     ("slurmsched usage --since 7d --group-by user", "The last week by user, most unused GPU hours first."),

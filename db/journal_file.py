@@ -179,7 +179,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-# Lines in a file of this host or, where several hosts may lead, in the database that they share.
+# Lines of the journal.
 
 T = TypeVar("T")
 

@@ -103,7 +103,7 @@ def _rows(engine: sa.Engine, query: sa.Select[Any]) -> list[dict[str, Any]]:
         engine.dispose()
 
 
-# Jobs of a period: first starts, ends of runs, and runs in progress
+# Jobs of a period.
 
 Key = tuple[int, float]  # job id, first submit
 NAN = float("nan")

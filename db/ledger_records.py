@@ -236,7 +236,7 @@ def _chunks(ids: Sequence[int]) -> Iterable[Sequence[int]]:
     return (ids[i : i + _CHUNK] for i in range(0, len(ids), _CHUNK))
 
 
-# Retention: old facts are deleted every hour, in small batches and within a time limit, so that no cycle waits for it
+# Retention of old facts.
 
 DAY_S = 86_400.0
 PERIOD_S = 3_600.0

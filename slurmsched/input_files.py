@@ -187,7 +187,7 @@ def column_names(header: Iterable[str]) -> list[str]:
     return [name.strip() for name in header]
 
 
-# CSV. A quote that is never closed spoils its own row, not the rows after it.
+# CSV.
 
 TORN = "a quote in it is not closed; it would take the rows behind it into one field"
 OPEN_AT_END = "unexpected end of data"  # as csv says it
@@ -282,7 +282,7 @@ def csv_records(
             yield line, dict(zip(header, [*fields, *nothing[len(fields) :]], strict=False))
 
 
-# JSON: the objects of a large array, one at a time.
+# JSON.
 
 JSON_CHUNK = 1 << 18  # characters read at once
 LARGEST_RECORD = 1 << 26  # characters of one element: more means that the file is broken

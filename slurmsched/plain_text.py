@@ -17,7 +17,7 @@ def pluralize_of(number: int, whole: int, noun: str, does: str, do: str) -> str:
     return f"{number:,} of {pluralize(whole, noun)} {does if number == 1 else do}"
 
 
-# Text that came from users or from Slurm: characters that would control the terminal become escapes
+# Safe text for terminals.
 
 # C0 and C1 controls (ANSI escapes begin with one), what turns the reading direction or ends a line (UAX #9, UAX #14),
 # invisible tags, and halves of a character, which cannot be printed at all.

@@ -16,6 +16,7 @@ from slurmsched.model.policy_info import policy_info
 if TYPE_CHECKING:
     from slurmsched.config import Config
 
+# Group -> one of it.
 KINDS = {
     "policies": "policy",
     "placements": "placement",
@@ -23,7 +24,7 @@ KINDS = {
     "speeds": "speed estimator",
     "traces": "trace kind",
     "physics": "physics",
-}  # group -> one of it
+}
 # parameter that is a plug-in itself -> its group
 NESTED = {"estimator": "estimators", "speeds": "speeds", "of": "policies"}
 
@@ -125,7 +126,7 @@ def _placement(config: Config) -> Any:
 
 
 def parameters(kind: str, name: str, *, key: str = "policy") -> tuple[str, ...]:
-    """Names of the parameters of a plug-in. Raises ConfigError as make does."""
+    """Names of the parameters of a plug-in. Raises ConfigError as make_plugin does."""
     return tuple(spec.name for spec in fields(load_plugin(kind, name, key=key)))
 
 

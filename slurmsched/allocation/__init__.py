@@ -1,0 +1,1 @@
+"""What several policies share: programmes, rounds, prices, leases."""

@@ -190,7 +190,7 @@ def give_spare_gpus(shares: Sequence[GrowingJob], spare: int) -> list[GrowingJob
     return list(changed.values())
 
 
-# GPUs one after the other, each to the job that gains most: Optimus, AFS, SLAQ.
+# GPUs one after the other.
 
 
 def give_by_gain(sizes: Sequence[JobSizes], gain: Callable[[int, int, int], float], gpus: int) -> Int64s:
@@ -227,7 +227,7 @@ def _step_of(
     return (-found, job, more) if found > 0 else None
 
 
-# The best sizes together, where what each is worth depends on nobody else: Pollux.
+# The best sizes together.
 
 
 def best_sizes(sizes: Sequence[Int64s], costs: Sequence[Floats], gpus: int) -> Int64s:

@@ -38,7 +38,7 @@ def stretch(snapshot: Snapshot) -> Floats:
     return np.maximum(snapshot.jobs.gpus * count / gpus, 1.0) if gpus else np.ones(len(snapshot.jobs))
 
 
-# Isolated time of finished work, summed up from one allocation to the next.
+# Isolated time of finished work.
 
 ISOLATED_KEY = "isolated"  # in a carry
 _ISOLATED_COLUMNS = ("isolated_s", "remaining_s", "rate")
@@ -60,7 +60,7 @@ def isolated_so_far(snapshot: Snapshot, remaining_s: Floats, rate: Floats) -> tu
     return isolated_s, dict(remembered(snapshot.jobs, columns))
 
 
-# Rho, and shares of time with the least largest rho.
+# Rho and shares of time.
 
 _ISOLATED_OF_JOBS = ("isolated_s", "executed_s", "stretch")  # in a carry, by job
 
@@ -222,7 +222,7 @@ def _kept(carry: Mapping[str, Any]) -> dict[str, tuple[float, float, float]]:
     return {str(name): tuple(map(float, row)) for name, row in found.items()} if isinstance(found, Mapping) else {}  # type: ignore[misc]
 
 
-# A partial-allocation auction over bid tables: what each bidder gains by each number of GPUs.
+# A partial-allocation auction over bid tables.
 
 _GAIN_STEP = 1e-9  # of a gain; less is rounding
 

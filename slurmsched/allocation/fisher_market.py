@@ -111,7 +111,7 @@ def _carry(snapshot: Snapshot, kept: list[Seen]) -> dict[str, Any]:
     return {REGIMES_KEY: {_key(snapshot, row): kept[row] for row in here.tolist() if kept[row]}}
 
 
-# The fair end of each job: its end with its fair share of the cluster, averaged over time.
+# The fair end of each job.
 
 FAIR_END_KEY = "fair"  # in a carry
 MOMENTUM = 0.9  # weight of the mean over time against the latest value, as released

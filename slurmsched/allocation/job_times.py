@@ -40,7 +40,7 @@ def remaining_work_s(estimator: Estimator, snapshot: Snapshot) -> Floats:
     """Expected run time still to come at the size that a job asks for [s]. (N,), infinity if unknown.
 
     Of an elastic job by the hint `progress`, since run time at other sizes tells nothing. Without the hint, and of any
-    other job, the estimate less what ran, as remaining_s.
+    other job, the estimate less what ran, as expected_remaining_s.
     """
     jobs, total_s = snapshot.jobs, known_or_last(estimator.estimate(snapshot).total_s)
     progress = hint_column(jobs, "progress")
@@ -50,7 +50,7 @@ def remaining_work_s(estimator: Estimator, snapshot: Snapshot) -> Floats:
                     np.maximum(total_s - jobs.executed_s, 0.0))  # fmt: skip
 
 
-# Remaining run time, in seconds of the reference GPU type.
+# Remaining run time.
 
 UNKNOWN_RUN_TIME_S = 3_600.0  # of a job of unknown run time
 

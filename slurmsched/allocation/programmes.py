@@ -241,7 +241,7 @@ def capacity_rows(problem: AllocationProblem) -> tuple[object, Floats]:
     return sparse.vstack([by_type, by_job]).tocsr(), np.append(problem.capacity, np.ones(jobs))
 
 
-# POP: a large allocation as several small ones, each over a random part of the jobs and of every GPU type.
+# POP: several small allocations.
 
 
 def solve_in_groups(

@@ -71,7 +71,7 @@ class PairRounds:
                         self.deficit_s[kept], self.speed[kept], self.runs[kept])  # fmt: skip
 
     def carry(self, snapshot: Snapshot, types: tuple[str, ...]) -> dict[str, Any]:
-        """The book for `recalled` to take back; nothing without pairs."""
+        """The book for recall_pairs to read; nothing without pairs."""
         if not len(self.first):
             return {}
         jobs, arrived_s = snapshot.jobs, arrival_s(snapshot.jobs)
@@ -208,7 +208,7 @@ class RoundState:
     pairs: PairRounds
 
     def carry(self, snapshot: Snapshot, cluster: HeterogeneousCluster) -> dict[str, Any]:
-        """The book of the active jobs, for `opened` to take back."""
+        """The book of the active jobs, for open_rounds to read."""
         rows = np.flatnonzero(cluster.active)
         made: dict[str, Any] = {
             "job_id": snapshot.jobs.job_id[rows].tolist(),
@@ -329,7 +329,7 @@ def _reset(book: RoundState, now_s: float, round_s: float) -> None:
 def priorities(share: Floats, received_s: Floats, worker_s: Floats) -> Floats:
     """Share over the fraction of the type's time received since the last reset, of jobs or of pairs.
 
-    share, received_s: (U, T), NaN = no share. worker_s: (T,), see Book.
+    share, received_s: (U, T), NaN = no share. worker_s: (T,), see RoundState.
     """
     share = np.nan_to_num(share)
     fraction = np.divide(received_s, worker_s, out=np.zeros(share.shape),

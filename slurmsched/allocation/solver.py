@@ -92,7 +92,7 @@ def _solution(found: Any) -> Solution:
     return Solution(_STATUS.get(found.status, "failed"), x, objective, gap, None if rows is None else -rows)
 
 
-# One choice for each job, by a mixed-integer programme: Heet, Sia.
+# One choice for each job.
 
 MATCH_GAP, MATCH_NODES = 1e-3, 500
 UNMATCHED = "the solver found no solution: each job keeps what it had in the last round"
@@ -157,7 +157,7 @@ def water_fill(demand: Floats, weight: Floats, capacity: float) -> Floats:
     return given
 
 
-# The analytic center of a polytope: interior-point solvers end near it if many points are equally good.
+# The analytic center of a polytope.
 
 NEWTON_STEPS = 100  # of Newton's method, which takes some twenty
 WHOLE_STEP_DECREMENT = 0.25  # Newton decrement from which on whole steps are safe

@@ -165,7 +165,7 @@ def _holds(snapshot: Snapshot, types: tuple[str, ...]) -> Floats:
     return found
 
 
-# Choices of a job in a round: GPUs of one type, or of two types at once, in one of its sizes.
+# Choices of a job in a round.
 
 PARTS = (0.25, 0.5, 0.75)  # of a gang on the first of two types
 MOST_PAIRS = 6  # of types; all of four

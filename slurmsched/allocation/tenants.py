@@ -86,7 +86,7 @@ def _book(carry: Mapping[str, Any]) -> dict[str, Any]:
     return {"at_s": float(found["at_s"]), "rows": dict(found["rows"])}
 
 
-# Weights of jobs, from the parameters of a policy.
+# Weights of jobs.
 
 WEIGHT_KINDS = ("qos", "user", "account")
 
@@ -142,7 +142,7 @@ def stride_order(tenant: Int64s, own_order: Int64s, passes: Floats, strides: Flo
     return found
 
 
-# Trades of GPU time across types: a job that gains little from fast GPUs sells them for more slow ones.
+# Trades of GPU time across types.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Runs the cycle again and again: loop, lock, signals, observers."""

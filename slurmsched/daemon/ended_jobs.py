@@ -176,7 +176,7 @@ def _column(file: Any, name: str) -> Any:
     return Labels(values, names)
 
 
-# Reading them from accounting, a little in each cycle.
+# Ended jobs from accounting.
 
 log = get_logger()
 

@@ -193,9 +193,8 @@ class Loop:
         self._watch.done(snapshot, plan, receipt)
         if plan.operations and not receipt.dry_run and not receipt.stopped:
             steps = [outcome.action for outcome in receipt.refused if isinstance(outcome.action, Step)]
-            given_up = {step.operation for step in steps} & {
-                operation.id for operation in plan.operations
-            }  # to be taken back
+            # To be taken back.
+            given_up = {step.operation for step in steps} & {operation.id for operation in plan.operations}
             self._look_s = 0.0 if given_up else plan.next_look_s - snapshot.now_s
 
     def _wait_until(self, then_s: float, woken_s: float = inf) -> None:

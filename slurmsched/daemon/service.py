@@ -56,7 +56,7 @@ class Notifier:
                 return  # the manager is gone or busy; the daemon goes on
 
 
-# SIGTERM, SIGINT and SIGHUP as flags, and a sleep that they end.
+# Signals as flags.
 
 
 class _HasFileno(Protocol):
@@ -108,7 +108,7 @@ class Signals:
         self.reload = True
 
 
-# Datagrams from Slurm's scripts that ask for a cycle now: `[daemon] socket`, plugin/event_hook.
+# Wake-ups from Slurm's scripts.
 
 LONGEST = 256  # most bytes of a datagram; its content is ignored
 AT_ONCE = 1000  # most datagrams read at a time, so that a flood does not block the daemon

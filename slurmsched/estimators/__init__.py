@@ -1,0 +1,1 @@
+"""Run times and speeds: one estimator a file."""

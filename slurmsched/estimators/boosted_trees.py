@@ -191,7 +191,7 @@ def _fitted(lesson: TrainingSet, rounds: int, leaves: int) -> Any:
         return trees.fit(training_features(past), np.log1p(past.executed_s))
 
 
-# A product of factors, one for each feature of a job, so that every estimate can be explained.
+# A product of factors.
 
 LONGEST_LOG = 30.0
 _UNKNOWN = -1.0  # of a feature, see lessons

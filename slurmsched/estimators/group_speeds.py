@@ -86,7 +86,7 @@ def stages_of(name: str, kind: str, gpus: int) -> StageTimes | None:
     return table[model, min(sizes, key=lambda size: (abs(size - gpus), size))] if sizes else None
 
 
-# Stages in turn: while one job computes, another loads its input.
+# Stages in turn.
 
 STEPS = 4  # of a cycle: storage, CPU, GPU, network
 CYCLES = 2
@@ -140,7 +140,7 @@ def kept_by_stages(group: Sequence[StageTimes]) -> tuple[float, ...]:
     return tuple(each.iteration * ALONE / time for each in group)
 
 
-# Pairs: measured, or by a fit to those that were.
+# Pairs.
 
 RIDGE = 1.0  # pulls a model with few pairs to the mean
 FITS = 50

@@ -116,7 +116,7 @@ def by_levels(
     return Estimates(total_s, source, (*(name for name, _ in levels), *last.sources))
 
 
-# Decayed means by group. They grow with the past: a cycle costs what ended since the last one.
+# Decayed means by group.
 
 BLOCK = 256  # halvings after which weights begin anew at 1: no weight overflows, however long the past is
 KEPT = 4  # pasts known at a time: of several replays that take turns

@@ -218,7 +218,7 @@ def merged(table: SlotTable, slots: int, slot: float, slot_end: float) -> int:
     return slots
 
 
-# When nodes will hold what a job needs, as running jobs go: slurmctld's guess, without walking them for every try.
+# When nodes will hold what a job needs.
 
 FIRST_WINDOW_S = 30.0  # within which running jobs are taken away together; doubles at each step
 MOST_REMOVED = 200  # running jobs taken away between two tests

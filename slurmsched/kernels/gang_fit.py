@@ -49,7 +49,7 @@ def room_of(most: int, cpus: float, memory_mib: float, cpus_per_gpu: float, mib_
     return max(most, 0)
 
 
-# Nodes of a gang: one node if it fits, else whole nodes and one remainder.
+# Nodes of a gang.
 
 
 @kernel_part
@@ -92,7 +92,7 @@ def pick_gang(free: Int64s, price: Floats, gpus: int, nodes: int, size: int, sha
     return True
 
 
-# Gangs with fast links: the tightest cell of the fabric, and in it the nodes of the best sets.
+# Gangs with fast links.
 
 
 @kernel

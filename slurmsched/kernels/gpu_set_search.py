@@ -99,7 +99,7 @@ def ring_order(weight: Int64s, floors: Int64s) -> Int64s:
     return order
 
 
-# The best k GPUs to give, for every set of free GPUs at once.
+# The best k GPUs to give.
 
 Uint16s = NDArray[np.uint16]
 

@@ -18,8 +18,7 @@ def ends_alone(submit_s: Floats, gpus: Int64s, duration_s: Floats, share: float)
     submit_s: (J,) float64, ascending. gpus: (J,) int64. duration_s: (J,) float64. share: GPUs, above 0, may be
     a fraction. Earlier jobs first: each holds the GPUs it asked for as far as those before it leave any, and
     progresses in proportion, so that the whole share works as long as enough is asked for.
-    Source: slurmsched; the isolated
-    share of Mahajan et al. (Themis), NSDI '20, without loss by rounding.
+    Source: slurmsched; the isolated share of Mahajan et al. (Themis), NSDI '20, without loss by rounding.
     """
     jobs = submit_s.size
     remaining_gpu_s, ends = gpus * duration_s, np.full(jobs, -1.0)  # GPU s; an end below 0: not there yet

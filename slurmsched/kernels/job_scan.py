@@ -1,4 +1,4 @@
-"""What a simulated cluster shows: the columns of the jobs there are now, in one pass; and what a plan changes."""
+"""Columns of the jobs in a replay, and what a plan changes of who runs."""
 
 from __future__ import annotations
 

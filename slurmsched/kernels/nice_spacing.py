@@ -41,7 +41,7 @@ def longest_non_increasing(values: Int64s, allowed: Bools) -> Bools:
     return member
 
 
-# A margin between kept neighbours: which of them must move too.
+# Margins between neighbours.
 
 
 # Over 30 lines: one search from both ends of a run of rows; each step changes what the next one tests.

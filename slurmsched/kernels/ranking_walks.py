@@ -80,7 +80,7 @@ def walk(
     return given
 
 
-# Who fits on one pile of GPUs: the walks of placements that only count.
+# Walks that only count GPUs.
 
 
 @kernel(plain_below=512)
@@ -170,7 +170,7 @@ def backfill_by_count(gpus: Int64s, ahead_s: Floats, running: int, capacity: int
     return served
 
 
-# Backfill: start what delays no reservation, in priority order.
+# Backfill.
 
 
 # Over 30 lines: one search over the table of slots; each job that is placed changes the table for the next.

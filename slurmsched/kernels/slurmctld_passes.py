@@ -172,7 +172,7 @@ def room_for_starts(nodes: Int64s, width: int) -> Int64s:
     return np.empty((np.minimum(nodes, width).sum(), 3), np.int64)
 
 
-# One pass of slurmctld's backfill scheduler: reservations of whole nodes over running jobs' time limits.
+# One pass of slurmctld's backfill scheduler.
 
 
 class BackfillRules(NamedTuple):

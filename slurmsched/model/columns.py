@@ -125,7 +125,7 @@ def text_column(default: str = "") -> Any:
 
 
 class Table:
-    """Base of frozen dataclasses whose every field is a column made by `column` or `text`."""
+    """Base of frozen dataclasses whose every field is a column made by `column` or `text_column`."""
 
     __slots__ = ()
 

@@ -172,7 +172,7 @@ def normal_form(entries: Iterable[Gres], kinds: Sequence[str] = ("gpu", "shard")
     )
 
 
-# The GPUs that a job requests, whatever option it used, in one normal form.
+# The GPUs that a job requests.
 
 KINDS = ("gpu", "shard")
 

@@ -15,9 +15,8 @@ from slurmsched.model.durations import duration_s
 
 TOPOLOGIES = ("nvlink", "numa", "switch", "any")
 _LOSS = r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
-_ISO = re.compile(
-    r"(?:19[7-9]\d|[2-9]\d{3})-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII
-)  # of all that Python takes, which changes with its version and which Slurm's Lua could not tell
+# Of all that Python takes, which changes with its version and which Slurm's Lua could not tell.
+_ISO = re.compile(r"(?:19[7-9]\d|[2-9]\d{3})-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

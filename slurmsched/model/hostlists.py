@@ -33,7 +33,7 @@ def expand_hostlist(text: str, most: int = MOST_NAMES) -> tuple[str, ...]:
 
 
 def expand_or_none(text: str, most: int = MOST_NAMES) -> tuple[str, ...] | None:
-    """As expand; None for a text that is no hostlist."""
+    """As expand_hostlist; None for a text that is no hostlist."""
     try:
         return expand_hostlist(text, most)
     except ValueError:

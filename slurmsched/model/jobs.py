@@ -46,9 +46,8 @@ class Jobs(Table):
     submit_s: Floats = column(np.float64, NAN)  # of Slurm; a requeue sets it to the requeue time
     eligible_s: Floats = column(np.float64, NAN)
     start_s: Floats = column(np.float64, NAN)  # real start; NaN for a pending job
-    expected_start_s: Floats = column(
-        np.float64, NAN
-    )  # of a pending job, by Slurm's backfill; NaN = it has no estimate
+    # Of a pending job, by Slurm's backfill; NaN = it has no estimate.
+    expected_start_s: Floats = column(np.float64, NAN)
     end_s: Floats = column(np.float64, NAN)  # real or latest possible end
     time_limit_s: Floats = column(np.float64, INF)
     run_s: Floats = column(np.float64, 0.0)  # executed in this run, without suspensions
@@ -144,7 +143,7 @@ class Allocations(Table):
     gpu_mask: Int64s = column(np.int64, 0)  # bit i: GPU index i; 0 if only counts are known
 
 
-# Jobs that ended: what policies and estimators learn from.
+# Jobs that ended.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,7 +175,7 @@ class Past(Table):
 NO_PAST = Past.build(0, {})
 
 
-# The options behind a request, which its normal form no longer shows.
+# The options behind a request.
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -49,7 +49,7 @@ def request_of(gpus: dict[str, int]) -> str:
     return ",".join(f"gpu:{name}:{gpus[name]}" for name in sorted(gpus))
 
 
-# Overrides: fields of jobs that slurmsched has changed, each on record before Slurm hears of it.
+# Overrides.
 
 SAME_S = 1.5  # Slurm keeps whole seconds
 FieldValue = int | float | str

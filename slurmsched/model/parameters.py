@@ -66,7 +66,7 @@ def parameter_ranges(kind: Any) -> Mapping[str, Range]:
     return {name: found[0] for name, found in ranges.items() if found}
 
 
-# Checks of policy parameters. Each returns nothing or raises ConfigError naming `policy.PARAMETER`.
+# Checks of policy parameters.
 
 MOST = 1e12  # of what is only compared
 

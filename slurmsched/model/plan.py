@@ -428,7 +428,7 @@ class Receipt:
         return tuple(o for o in self.outcomes if o.status != "written")
 
 
-# What an estimate is made of, where an estimator can tell.
+# Parts of an estimate.
 
 
 @dataclass(frozen=True, slots=True, eq=False)

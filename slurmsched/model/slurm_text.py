@@ -131,7 +131,7 @@ def parse_count_with_unit(text: str) -> int:
 
 
 def parse_count(text: str) -> int:
-    """As count_units, at most MOST_COUNT. Raises UnreadableError."""
+    """As parse_count_with_unit, at most MOST_COUNT. Raises UnreadableError."""
     number = parse_count_with_unit(text.strip(BLANKS))
     if number > MOST_COUNT:
         raise UnreadableError("not a count", text=text[:100])

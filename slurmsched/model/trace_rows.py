@@ -321,7 +321,7 @@ def gpus_and_share(gpus: float) -> tuple[int, float]:
     return held, gpus / held
 
 
-# Rows of one job: found by id, joined into one row.
+# Rows of one job.
 
 RowGroups = NDArray[np.int64]  # rows of one job, in file order
 

@@ -1,0 +1,1 @@
+"""Explains and shows: queue, GPUs, metrics, report, web pages."""

@@ -42,7 +42,7 @@ def unit_for_span(span_s: float) -> TimeUnit:
     return next((unit for unit in (DAYS, HOURS) if span_s >= 3 * unit.seconds), SECONDS)
 
 
-# Tables to sort, and plots with a text for readers who cannot see them.
+# Sortable tables and plots.
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from slurmsched.errors import InputError
 from slurmsched.model.columns import Int64s, Labels
 from slurmsched.model.trace import RecordedTrace
 
+# Column -> first letter of its new names.
 HIDDEN = {
     "user": "u",
     "account": "a",
@@ -22,7 +23,7 @@ HIDDEN = {
     "partition": "p",
     "qos": "q",
     "constraint": "c",
-}  # column -> first letter of its new names
+}
 # Free text, names of nodes and of software, and ids, which change.
 DROPPED = ("comment", "node_list", "partitions", "dependency", "licenses")
 # Models that makers sell, with MIG profiles; any other Type of GPU is a name that the site gave.

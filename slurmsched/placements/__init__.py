@@ -1,0 +1,1 @@
+"""The choice of GPUs: one placement a file."""

@@ -59,7 +59,7 @@ def _emptiest(ask: GangRequest, offer: OfferedGpus) -> Gang | None:
     return by_node(ask, offer, order, lambda _, free, gpus: lowest_bits(free, gpus))
 
 
-# Random: any nodes that fit, any GPUs on them.
+# Random nodes and GPUs.
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ def _inner(topology: GpuTopology) -> tuple[tuple[int, ...], ...]:
     return tuple(levels)
 
 
-# Shares of tenants as cells: which are in use, which can still be bound, and what that breaks up.
+# Shares of tenants as cells.
 
 Bound = dict[str, list[GpuCell]]  # cells in use by account
 _Kind = tuple[str, int, frozenset[int]]  # of a share: account, level, nodes

@@ -129,9 +129,8 @@ class _Walk:
         self.asks = _GangRequests(snapshot)
         self.free = FreeNow(placeable.capacity.copy(), placeable.cpus.copy(), placeable.memory_mib.copy())
         self.unused = int(bit_counts(self.free.gpus).sum())  # GPUs of `free`
-        self.later = rows[placeable.allocated.count[rows] > 0].tolist()[
-            ::-1
-        ]  # running, not come to; least urgent first
+        # Running, not come to; least urgent first.
+        self.later = rows[placeable.allocated.count[rows] > 0].tolist()[::-1]
         self.idle: FreeNow | None = None  # `free` without what those hold; None: to be worked out
         self.displaced = False
         self.given: list[_Given] = []

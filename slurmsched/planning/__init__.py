@@ -1,0 +1,1 @@
+"""Levers, gate and planner: a snapshot and a ranking become a plan."""

@@ -118,7 +118,7 @@ def row_of(action: Action, snapshot: Snapshot) -> int:
     return snapshot.jobs.row_of(action.job_id)
 
 
-# The gate's rules for actions about to be sent: is the job still as the snapshot saw it? Each says why not.
+# Rules for actions that are about to be sent.
 
 CHANGED = "changed since the snapshot"
 ASKS = f"{CHANGED}: it asks for"
@@ -311,7 +311,7 @@ def _state_words(state: JobState) -> str:
     return "+".join(flag.name or "" for flag in JobState if flag & state)
 
 
-# The gate's rules for actions that are being planned: scope, victims, bounds, caps, leases. Each says why not.
+# Rules for actions that are being planned.
 
 HOUR_S = 3_600.0
 

@@ -214,7 +214,7 @@ def refusals(
     return tuple(Refusal(job_id, rules[index].name, rules[index].reason) for job_id, index in pairs)
 
 
-# What keeps a plan from working at a site, in words.
+# What keeps a plan from working at a site.
 
 ON_BASIC = ("Slurm orders jobs by PriorityType=priority/basic, which no nice or site factor can steer: nothing is "
             "written. Set PriorityType=priority/multifactor in slurm.conf")  # fmt: skip
@@ -243,7 +243,7 @@ def unknown_partitions(snapshot: Snapshot, scope: ScopeConfig) -> list[str]:
     return sorted({*scope.partitions} - {"*", *snapshot.partitions.name}) if len(snapshot.partitions) else []
 
 
-# Jobs that left the scope with a lever value of ours: they get their own back, or they would pass all others there.
+# Jobs that left the scope.
 
 OWN = "its own again: it is not in scope any more"
 

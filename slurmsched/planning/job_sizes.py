@@ -268,9 +268,8 @@ def _largest(base: Snapshot, rows: Sequence[int]) -> dict[int, int]:
 
 def _most(base: Snapshot, row: int) -> int:
     jobs, nodes = base.jobs, base.nodes
-    roomy = replace(JobRequirements.of(base, row), gpus=np.zeros(len(nodes), np.int64)).fits_empty(
-        base
-    )  # by CPUs and memory
+    # By CPUs and memory.
+    roomy = replace(JobRequirements.of(base, row), gpus=np.zeros(len(nodes), np.int64)).fits_empty(base)
     try:
         allowed = allowed_nodes(base, row, sized=False) & roomy
     except UnknownEligibility:

@@ -1,0 +1,1 @@
+"""The order of jobs: one policy a file."""

@@ -184,7 +184,7 @@ def _alone(gpus: int) -> tuple[Int64s, Int64s]:
     return np.zeros(1 << gpus, np.int64), np.zeros(1 << gpus, np.int64)
 
 
-# How good each set of a node's GPUs is, from the table of its class: for holding Slurm's picks against the best.
+# How good each set of a node's GPUs is.
 
 RING_GPUS = 8  # of a table of rings: a file with a line for each set
 
@@ -252,7 +252,7 @@ def _check_size(topology: GpuTopology, most: int) -> None:
         raise InputError(f"no link of {topology.name} has a known bandwidth; name the model with --gpu-type")
 
 
-# Sets of free GPUs of one node: the best of a size, the largest that is linked, and what links one.
+# Sets of free GPUs of one node.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Replays: the same cycle on simulated clusters."""

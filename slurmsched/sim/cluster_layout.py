@@ -276,7 +276,7 @@ class OutageTimes:
         return self.plan_s[ahead], self.plan_nodes[ahead]
 
 
-# Jobs that a cluster can never start, in words: which, why, and what to do.
+# Jobs that can never start.
 
 MOST_JOBS_NAMED = 5
 

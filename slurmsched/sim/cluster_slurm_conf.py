@@ -237,7 +237,7 @@ _ACCOUNT: Mapping[str, tuple[str, Callable[[str], Any]]] = {
 }  # fmt: skip
 
 
-# When nodes of the history were closed, as sacctmgr prints it.
+# When nodes of the history were closed.
 
 EVENTS_FILE, RESERVATIONS_FILE = "event.txt", "resv.txt"
 MADE_BY |= {

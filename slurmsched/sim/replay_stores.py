@@ -92,7 +92,7 @@ class MemoryStore:
         self._history = frozen(np.sort(self._latest), np.float64)
 
 
-# The store of a replay without levers: what the policy carries, and what completed jobs needed.
+# The store of a replay without levers.
 
 
 class CarryStore:

@@ -62,9 +62,8 @@ def earlier_runs(commands: Commands, job_ids: Sequence[int]) -> list[AccountedRu
     for i in range(0, len(job_ids), JOBS_PER_CALL):
         chosen = frozenset(job_ids[i : i + JOBS_PER_CALL])
         answer = commands.run("sacct", *_ARGUMENTS, f"--jobs={','.join(map(str, sorted(chosen)))}")
-        runs += [
-            run for run in parse_runs(answer, warnings) if run.job_id in chosen
-        ]  # the id of an array gives its tasks too
+        # The id of an array gives its tasks too.
+        runs += [run for run in parse_runs(answer, warnings) if run.job_id in chosen]
     for warning in warnings:
         log.warning("sacct.unread", message=warning)
     return sorted(runs, key=lambda run: (run.job_id, run.submit_s, run.restart))
@@ -123,7 +122,7 @@ def _run(row: dict[str, str]) -> AccountedRun:
     )
 
 
-# Ended runs of the whole site, from accounting: one span of time a call.
+# Ended runs of the whole site.
 
 NO_ACCOUNTING = "accounting storage is disabled"  # the message of sacct
 DELIMITER = "\x1f"  # no job name contains it
@@ -224,7 +223,7 @@ def parse_typical_run_times(text: str, warnings: list[str]) -> TypicalRunTimes:
     return {key: tuple(sorted(times)) for key, times in found.items()}
 
 
-# Shares of accounts: what each account is entitled to, read from slurmdbd once an hour.
+# Shares of accounts.
 
 SHARES_RELOAD_S = 3600.0
 SHARES_RETRY_S = 600.0  # after no answer

@@ -91,7 +91,7 @@ def _share(entries: Iterable[Gres], nodes: int, at: int) -> list[Gres]:
     return [Gres(entry.kind, entry.type, each + (at < more)) for entry, (each, more) in shares]
 
 
-# GPUs that running jobs hold, and jobs of scrontab. Only `scontrol -d show job` shows these.
+# GPUs of running jobs, and scrontab.
 
 _LIVES = JobState.PENDING | JobState.RUNNING | JobState.SUSPENDED
 _Mark = tuple[Any, ...]

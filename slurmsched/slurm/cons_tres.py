@@ -243,7 +243,7 @@ def _marks(jobs: Jobs, rows: Int64s, columns: Iterable[Iterable[Any]]) -> dict[i
     return dict(zip(jobs.job_id[rows].tolist(), zip(*columns, strict=True), strict=True))
 
 
-# What Slurm picks GPUs by, read where jobs are to be pinned: GPUs and sockets of nodes, free cores, requests.
+# What Slurm picks GPUs by.
 
 Kinds = tuple[tuple[SlurmNode | TypedNode, ...], Int64s]  # see Picking
 Counted = tuple[tuple[str, int], ...]  # GPU Types of a node, and how many
@@ -430,7 +430,7 @@ def _number(text: str) -> int:
     return whole_number(text, 0, MOST_COUNT)
 
 
-# Requests of gangs that may be on several GPU types at once, read where no job is pinned for the links of its GPUs.
+# Requests of gangs on several GPU types.
 
 
 class MixedGangRequests:

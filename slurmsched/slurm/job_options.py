@@ -86,7 +86,7 @@ class SpreadRequests:
         return jobs.with_columns(**made)
 
 
-# The options by which jobs asked for their GPUs.
+# Options of GPU requests.
 
 _TEXTS = {"per_job": "tres-per-job", "per_node": "tres-per-node", "per_task": "tres-per-task",
           "per_socket": "tres-per-socket"}  # fmt: skip

@@ -137,7 +137,7 @@ def _pools(commands: Commands) -> tuple[LicensePool, ...]:
     return tuple(LicensePool(one["LicenseName"], int(one.get("Total", 0)), int(one.get("Used", 0))) for one in found)
 
 
-# Asks Slurm about jobs that are shown on a web page: a limited number, and none after Slurm did not answer.
+# Questions of the web pages.
 
 PATIENCE_S = 2.0  # for one answer
 PAGE_BUDGET_S = 5.0  # for all answers of one page; the ledger is read too before the server closes the connection
@@ -145,12 +145,13 @@ SAME_FOR_ALL_JOBS = ("partition", "licenses")  # the output of `scontrol show` f
 HIDDEN = "PrivateData hides them from users here; `slurmsched explain JOB` shows what you may see"
 NO_ANSWER_BEFORE = "not asked: Slurm did not answer an earlier question since this cycle"
 SLOW_BEFORE = "not asked: earlier answers took too long"
+# Keys of a partition with hidden accounts and QOS.
 HIDDEN_PARTITION_KEYS = (
     "AllowAccounts",
     "AllowQos",
     "DenyAccounts",
     "DenyQos",
-)  # keys of a partition with hidden accounts and QOS
+)
 
 
 @dataclass(frozen=True, slots=True)

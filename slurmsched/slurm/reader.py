@@ -75,7 +75,7 @@ def _release(text: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", text)[:2]]
 
 
-# One read of a cluster, without the ledger and with no more rights than squeue and sinfo need.
+# One read of a cluster.
 
 
 def read_cluster_once(config: Config, *, reservations: bool = False, priorities: bool = False) -> Snapshot:
@@ -96,7 +96,7 @@ def read_cluster_once(config: Config, *, reservations: bool = False, priorities:
     return replace(snapshot, reservations=read_reservations(commands)) if reservations else snapshot
 
 
-# Reads a cluster by Slurm's own commands, which run at the same time. Slurm 21.08 and later.
+# Reads a cluster by Slurm's own commands.
 
 STALE_S = 30.0  # output of commands that were started longer ago is not used
 

@@ -279,7 +279,7 @@ def build_partitions(rows: Iterable[Mapping[str, Any]]) -> Partitions:
     return Partitions.build(len(ordered), columns | {"up": [row["state"] in _SCHEDULES for row in ordered]})
 
 
-# The reservations of a cluster, from `scontrol show reservation`.
+# The reservations of a cluster.
 
 LAST_32_BIT_TIME_S = float(2**32 - 2)  # in 2106: the last time that 32 bits hold
 log = get_logger()
@@ -355,7 +355,7 @@ def _time_s(row: Mapping[str, str], key: str) -> float:
         return 0.0 if key == "StartTime" else LAST_32_BIT_TIME_S
 
 
-# Our reservations that belong to no operation on record: the record or its host was lost.
+# Reservations of ours without a record.
 
 
 def end_orphans(jobs: Jobs, reservations: Reservations, known: Sequence[Operation], tag: str) -> tuple[Operation, ...]:

@@ -149,7 +149,7 @@ def read_load(commands: Commands) -> SdiagLoad:
     return parse_load(commands.run("sdiag"))
 
 
-# A tag for this installation, since several may work with one Slurm.
+# A tag for this installation.
 
 
 def installation_tag(config: Config) -> str:

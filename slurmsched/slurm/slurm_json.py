@@ -324,7 +324,7 @@ def _entry(row: Body) -> Gres:
     return Gres(kind, gpu_type, json_count(row.get("count"), 0))
 
 
-# A snapshot from files that Slurm's --json options wrote, for support and for use without Slurm.
+# A snapshot from JSON files of Slurm.
 
 T = TypeVar("T")
 DUMP_WARNING = "read from a file, which has no rights, no site factors and no parts of priorities"

@@ -129,7 +129,7 @@ def _too_busy(what: str, found: int, key: str, limit: int) -> str:
     return f"slurmctld is busy: {found} {what}, more than {limit} (pace.{key})"
 
 
-# Sends actions to Slurm, one after another, and tells what became of each.
+# Sends actions to Slurm.
 
 FIELDS = {SetNice.kind: "Nice", SetSiteFactor.kind: "SiteFactor"}
 # Others may still run there, and its end holds nobody; where nobody is left to delete it, Slurm does so when no job has

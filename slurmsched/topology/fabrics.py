@@ -133,7 +133,7 @@ def _homes(cells: Sequence[FabricCell], warnings: list[str]) -> dict[str, str]:
     return home
 
 
-# Blocks and their aggregates: Slurm joins neighbouring blocks by powers of two.
+# Blocks and their aggregates.
 
 MOST_BLOCK_LEVELS = 24
 

@@ -104,7 +104,7 @@ def limited_gpus(gpus: int) -> tuple[int, tuple[str, ...]]:
     return MAX_GPUS, (f"{gpus} GPUs in one node; the first {MAX_GPUS} are taken",)
 
 
-# GPUs as Slurm numbers them: device files, cores and links.
+# GPUs as Slurm numbers them.
 
 RENDER = 128
 

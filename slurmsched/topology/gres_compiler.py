@@ -193,7 +193,7 @@ def _with_diagonal(links: Int64s | Int32s) -> Int32s:
     return made
 
 
-# If no Links make the pick the best: a GRES Type for each island of GPUs, and one form of request for all.
+# GRES Types where no Links suffice.
 
 # Works on slurmctld 24.11.5 and 26.05.5, tried: "" takes the job's own request away.
 JOB_SUBMIT = """\

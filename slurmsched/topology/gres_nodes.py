@@ -94,7 +94,7 @@ def _mask(types: Sequence[str], one: str) -> np.int64:
     return np.int64(sum(1 << g for g, name in enumerate(types) if name == one))
 
 
-# Nodes of a gres.conf for the selection, and the lines of a new file.
+# Nodes of a gres.conf for the selection.
 
 NodeShape = tuple[int, int, int]  # sockets, cores of each, threads of each core
 

@@ -136,7 +136,7 @@ def _ragged(texts: Sequence[str]) -> bool:
     return False
 
 
-# The NUMA node of each GPU: from the affinity columns, else from the links.
+# The NUMA node of each GPU.
 
 CPU, NUMA, HBM = "cpu affinity", "numa affinity", "gpu numa id"
 _USUAL = {1: (CPU,), 2: (CPU, NUMA), 3: (CPU, NUMA, HBM)}  # where the header is lost

@@ -111,7 +111,7 @@ def with_least_bandwidth(wide: Floats, kind: Int8s, unwired: Iterable[tuple[int,
     return found
 
 
-# GPU topologies of machines that are in wide use: links as their makers publish them.
+# GPU topologies of known machines.
 
 GpuPairs = Sequence[tuple[int, int]]
 _PCIE = {LinkKind.SYS: 8.0, LinkKind.NODE: 9.0, LinkKind.PHB: 10.0, LinkKind.PXB: 11.0, LinkKind.PIX: 12.0}

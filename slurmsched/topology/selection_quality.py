@@ -25,10 +25,11 @@ from slurmsched.topology.slurm_selection import (
 )
 
 CHECKED = (GpuOption.PER_NODE, GpuOption.PER_JOB)  # the kernel computes all states of these
+# These are computed state by state.
 SHAPED = (
     GpuOption.PER_TASK,
     GpuOption.PER_SOCKET,
-)  # these are computed state by state
+)
 EXAMPLES = 3
 MOST_GPUS_EXHAUSTIVE = 9  # up to this many GPUs every set of free ones is tried
 SETS_DRAWN = 1_000  # random sets for nodes with more GPUs; the same ones with the same NumPy

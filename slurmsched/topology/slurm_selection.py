@@ -124,7 +124,7 @@ def _socket(cores: Sequence[int], sockets: int, cores_per_socket: int) -> int:
     return ANY if len(touched) in (0, sockets) else touched[0]
 
 
-# The sockets on which slurmctld gives a one-node job its cores (24.05 and later).
+# The sockets of a job.
 
 
 def cores_for(node: SlurmNode, request: NodeGpuRequest, free: Bools, free_cores: Sequence[int]) -> Int32s | None:
@@ -293,7 +293,7 @@ def _dealt_cores(kept: list[int], need: int, request: NodeGpuRequest, threads: i
     return got
 
 
-# The GPUs that it then gives.
+# The GPUs of a job.
 
 SINCE_24_05 = (pick_per_node, pick_per_socket, pick_per_task, pick_per_job)
 BEFORE_24_05 = (old_pick_per_node, old_pick_per_socket, old_pick_per_task, old_pick_per_job)

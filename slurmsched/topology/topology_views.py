@@ -90,7 +90,7 @@ def fabric_record(one: NamedFabric) -> dict[str, Any]:
     return found | {key: value for key, value in more.items() if value}
 
 
-# A class of node for people: matrix, groups and links as text, or as an SVG picture.
+# A class of node for people.
 
 SIZE, RING, DOT = 460, 170, 22  # pixels: the picture, the circle of GPUs, one GPU
 COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#eeca3b", "#9d755d")

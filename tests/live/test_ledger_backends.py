@@ -19,9 +19,8 @@ from tests.unit.db.ledger_suite import CutSuite, LedgerSuite, cycle, emptied, mi
 pytestmark = [pytest.mark.live, pytest.mark.newest]
 MARIADB = "mysql+pymysql://slurmsched:slurmsched@127.0.0.1/slurmsched?charset=utf8mb4"
 POSTGRESQL = "postgresql+psycopg://slurmsched:slurmsched@127.0.0.1/slurmsched"
-TLS = Path(
-    "/run/ledger-tls"
-)  # ca.pem, which signed server.pem for 127.0.0.1 and no other name; wrong.pem, which did not
+# ca.pem, which signed server.pem for 127.0.0.1 and no other name; wrong.pem, which did not.
+TLS = Path("/run/ledger-tls")
 MARIADB_TLS = MARIADB.replace("127.0.0.1", "127.0.0.1:3307")  # one of its own: slurmdbd's client would refuse this CA
 CERTIFICATES = """
 set -eu

@@ -41,9 +41,10 @@ def test_daemon__gives_better_pairs_than_the_compiled_file_alone(site):
 @pytest.fixture
 def hinting(site: Installed) -> Installed:
     """Jobs are placed by their hints; those that come with a begin time soon after wait for that."""
+    # Its write would be one more than the tests count.
     site.configure(
         policy='{ name = "fifo" }', placement__pin='"hints"', placement__wait_s="700", lever__admin_comment="false"
-    )  # its write would be one more than the tests count
+    )
     return site
 
 

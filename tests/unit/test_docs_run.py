@@ -19,6 +19,7 @@ from tests.unit.test_docs import ROOT, SHOWN
 
 DATA = ROOT / "tests/unit/sim/traces/data"
 SAMPLES = ROOT / "tests" / "unit" / "topology" / "samples"
+# For small files.
 SMALLER = {
     "100000": "200",
     "50x8": "4x8",
@@ -26,7 +27,7 @@ SMALLER = {
     "24x8": "3x8",
     "16x4": "4x4",
     "/etc/slurm": "site.toml",
-}  # for small files
+}
 NAMED = NAMES | {
     "compare",
     "compare --preempt",

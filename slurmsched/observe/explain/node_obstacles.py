@@ -245,7 +245,7 @@ def _room_by_counts(check: NodeCheck) -> str:
     return f" By counts there is room for it on {of}."
 
 
-# Why a job cannot have one node, and who holds what it needs there.
+# Why a job cannot have one node.
 
 HOLDERS_SHOWN = 3
 _HELD_BY_OTHERS = (

@@ -1,4 +1,4 @@
-"""What the policy's estimate of a job's run time is made of, in words."""
+"""What the planner says of a job: the terms of its run time, and whether it may be preempted."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def competitors_before(snapshot: Snapshot, ranking: Ranking | None, row: int, de
 
 
 def queue_position(snapshot: Snapshot, plan: Plan | None, row: int, rows: list[int]) -> QueuePosition:
-    """Its rank, and those of the jobs before it that compete with it. rows: of `before`."""
+    """Its rank, and those of the jobs before it that compete with it. rows: of competitors_before."""
     jobs, ranking = snapshot.jobs, None if plan is None else plan.ranking
     all_rows = queue_order(snapshot, ranking)
     rank = int(np.flatnonzero(all_rows == row)[0]) + 1

@@ -42,7 +42,7 @@ def sbatch_time(time_s: float) -> str:
     return f"{days}-{minutes // 60:02}:{minutes % 60:02}:00" if days else f"{minutes // 60:02}:{minutes % 60:02}:00"
 
 
-# What a job's state says, in words: each base state and flag for what it is.
+# What a job's state says.
 
 _RUNS = {
     JobState.SIGNALING: "a signal to it is on its way",

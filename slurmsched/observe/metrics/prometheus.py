@@ -132,7 +132,7 @@ def need_client() -> None:
         raise ConfigError("needs prometheus_client: pip install 'slurmsched[metrics]'", key="metrics") from error
 
 
-# Metric families as text, for a scrape and for node_exporter's textfile collector
+# Metric families as text.
 
 MODE = 0o644  # node_exporter is another user
 

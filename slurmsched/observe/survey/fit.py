@@ -173,7 +173,7 @@ def _most_gpus(snapshot: Snapshot, node: int, has: int, free: FreeForRequest, ne
     return 0, why
 
 
-# Whether a request starts now, where it can, what it would get there, and what near it would start.
+# Whether a request starts now.
 
 Picker = Callable[[str, int, int], int]  # node, mask of its free GPUs, GPUs wanted -> mask, or UNKNOWN
 

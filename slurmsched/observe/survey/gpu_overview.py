@@ -103,7 +103,7 @@ def _jobs_on(snapshot: Snapshot, names: Collection[str]) -> dict[str, list[int]]
     return found
 
 
-# GPUs at a look: by type, node, partition and cell of the fabric.
+# GPUs at a look.
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ def state_words(state: int) -> str:
     return "+".join(flag.name.lower() for flag in NodeState if flag.name and state & flag) or "unknown"
 
 
-# Every GPU of every node: who holds it, and which others NVLink or XGMI joins it with.
+# Every GPU of every node.
 
 FREE, HELD, CLOSED, STUCK = "free", "held", "closed", "stranded"
 AFTER_BOOT, NOT_KNOWN = "boot", "unknown"

@@ -39,7 +39,7 @@ def check_name(option: str, asked: str, there: Iterable[str]) -> None:
         raise InputError(f"{option} {asked}: there is {', '.join(known) or 'none'}")
 
 
-# A request as sbatch options write it, and what it needs of one node.
+# A request as sbatch options write it.
 
 WHOLE_MEMORY = float("inf")  # memory: all that the node has
 

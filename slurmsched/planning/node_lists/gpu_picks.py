@@ -297,9 +297,8 @@ class WalkCapacity:
 
     def _shares_of_place(self, row: int, nodes: Bools) -> list[Share]:
         table = self.snapshot.nodes
-        closed = np.where(
-            nodes, table.state, _DRAIN
-        )  # and nothing else: a node that reboots takes jobs while it drains
+        # And nothing else: a node that reboots takes jobs while it drains.
+        closed = np.where(nodes, table.state, _DRAIN)
         view = replace(self.snapshot, nodes=table.with_columns(state=closed))
         found = self.placement.place(view, Ranking(np.append(np.flatnonzero(holding(view.jobs)), row)))
         at = np.flatnonzero(found.rows == row)
@@ -337,7 +336,7 @@ class WalkCapacity:
         self.picks.shut(node)
 
 
-# Which nodes a waiting gang gets: those that it could have now and that lie nearest each other on the fabric.
+# Nodes of a waiting gang.
 
 _SEGMENTS_SHOWN = (25, 5)  # Slurm's release from which on it tells the segment of a pending job
 

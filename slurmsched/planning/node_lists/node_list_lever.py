@@ -252,7 +252,7 @@ def _reason(pick: SelectedGpus, best_rank: int) -> str:
     return f"Slurm gives it GPUs {gpus} there, {good}"
 
 
-# On which nodes, and by which request, a pending job is to start so that its GPUs are linked as well as can be.
+# The lever of node lists.
 
 LINKED_HINTS = ("nvlink", "numa", "switch")  # of the values of topo=
 _MOVED = "its nodes are no longer free, or other jobs start first"

@@ -1,4 +1,4 @@
-"""Which running jobs may give their GPUs to others, and the one reason why not for each other one."""
+"""Which jobs may be preempted, and the cheapest set of them for one job."""
 
 from __future__ import annotations
 
@@ -217,9 +217,8 @@ class PreemptableJobs:
         """The same, but the work of a job counts on each of these nodes in part, as if shared among those that it
         would clear, at most so many."""
         here = np.isin(self.allocated.node, nodes)
-        pairs = np.unique(
-            np.stack((_rows(self.allocated)[here], self.allocated.node[here])), axis=1
-        )  # one a GPU type on record
+        # One a GPU type on record.
+        pairs = np.unique(np.stack((_rows(self.allocated)[here], self.allocated.node[here])), axis=1)
         among = np.bincount(pairs[0], minlength=len(self.allocated.count))
         return replace(self, lost_gpu_s=self.lost_gpu_s / np.clip(among, 1, most))
 
@@ -231,7 +230,7 @@ def _rows(allocated: AllocatedGpus) -> Int64s:
 
 @lru_cache(maxsize=2)  # all questions of a cycle are of one
 def _by_node(allocated: AllocatedGpus) -> tuple[Int64s, Int64s]:
-    """Nodes of the rows of held, ascending, and the job of each."""
+    """Nodes of the rows of allocated, ascending, and the job of each."""
     order = np.argsort(allocated.node, kind="stable")
     return allocated.node[order], _rows(allocated)[order]
 

@@ -31,7 +31,7 @@ def competing_jobs(snapshot: Snapshot) -> Int64s:
     )
 
 
-# The one order of waiting jobs that every rank counts by.
+# The one order of waiting jobs.
 
 
 def queue_order(snapshot: Snapshot, ranking: Ranking | None) -> Int64s:
@@ -94,7 +94,7 @@ def _leader_rows(snapshot: Snapshot) -> Int64s:
     return np.minimum(np.searchsorted(jobs.job_id, jobs.array_job_id), max(len(jobs) - 1, 0))
 
 
-# The hard age cap: who has waited too long goes first, whatever the policy says.
+# The hard age cap.
 
 
 def aged_first(ranking: Ranking, snapshot: Snapshot, managed: Bools, age_cap_s: float) -> Ranking:

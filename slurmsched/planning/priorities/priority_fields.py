@@ -1,4 +1,4 @@
-"""The two levers: how a height becomes a value of the job, and the action that writes it."""
+"""Nice and site factor: how a priority becomes a value of the job, and the action that writes it."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class _HeightFill:
         return low + up * (high - low) // (count + 1) if high - low > count else tight
 
 
-# The value of its lever that each job needs for the order: changed where the order asks for it, else as it is.
+# Values that give the order.
 
 _LEAST_GAP = 1000  # priority points: room for ten insertions by halving between two neighbours
 

@@ -1,0 +1,1 @@
+"""Replays for people: compare, sweep, reproduce, demo."""

@@ -336,7 +336,7 @@ def _change_figures(change: TenantChange) -> dict[str, Any]:
     return asdict(change) | {"change_s": change.change_s}
 
 
-# The figures as text, for the terminal and for the page.
+# The figures as text.
 
 
 def unit_of_runs(runs: Sequence[Mapping[str, Any]]) -> TimeUnit:
@@ -413,9 +413,8 @@ COST_MEASURES = (
     ComparisonMeasure("replay took [s]", ("wall_s",), ".1f", better=0),
 )
 SLOWDOWN_MEASURE = ComparisonMeasure("slowdown mean", ("mean_slowdown",), ".3f")  # where there is physics
-DEADLINE_MEASURE = ComparisonMeasure(
-    "deadlines met [%]", ("deadlines_met",), ".1f", 100.0, 1
-)  # where the trace tells any
+# Where the trace tells any.
+DEADLINE_MEASURE = ComparisonMeasure("deadlines met [%]", ("deadlines_met",), ".1f", 100.0, 1)
 
 
 def use_measures(runs: Sequence[Mapping[str, Any]]) -> tuple[ComparisonMeasure, ...]:

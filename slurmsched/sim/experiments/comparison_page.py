@@ -118,7 +118,7 @@ def numbered_gpus(gpus: Int64s, start_s: Floats, end_s: Floats, total: int) -> l
     return made
 
 
-# The Gantt chart: GPUs by time, coloured by the size of the job.
+# The Gantt chart.
 
 # Each size class has its colour, and a lighter shade of it for every other job, so that neighbours differ: name of the
 # colour, and its opacity.

@@ -141,7 +141,7 @@ def _listed(values: Any) -> list[Any]:
     return values if isinstance(values, list) else [values]
 
 
-# The ranking: points that differ only in the seed are averaged. Points that no other one dominates are marked.
+# The ranking.
 
 # figure -> whether more of it is better
 RANKED_FIGURES: Mapping[str, bool] = {

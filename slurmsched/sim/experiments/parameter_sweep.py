@@ -91,7 +91,7 @@ def _row(line: bytes, path: Path, number: int) -> ResultRow:
     raise InputError("is no row of a sweep; name another file with --results", source=str(path), line=number)
 
 
-# Points that are on file are not replayed. An error in one point does not stop the others.
+# Replays of points that are not on file.
 
 ERROR_KEY, BACK_TEST_KEY = "error", "back_test"
 LOOK_S = 2.0  # between two looks at the workers, while nothing is finished
@@ -325,7 +325,7 @@ def read_traces(points: Iterable[GridPoint], read: Callable[[str], RecordedTrace
     return found
 
 
-# When the workers are lost, the sweep starts again with the points that are missing.
+# A restart without the lost workers.
 
 ATTEMPTS = 5
 PAUSE_S = 2.0  # doubled after each attempt in a row that played nothing

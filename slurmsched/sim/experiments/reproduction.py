@@ -161,7 +161,7 @@ def _pair(value: Any) -> tuple[float, float]:
     return float(low), float(high)
 
 
-# Replays of the rows, and the verdict on each.
+# Replays of the rows.
 
 EQUAL, WITHIN, DIFFERS = "equal", "within", "differs"
 _RANK = (EQUAL, WITHIN, DIFFERS)
@@ -314,7 +314,7 @@ def _single(pair: tuple[float, float]) -> float | list[float]:
     return pair[0] if pair[0] == pair[1] else list(pair)
 
 
-# The tables as text, for the terminal and for docs/reproduced.md.
+# The tables as text.
 
 MEAN_TITLE = "avg_jct_s"
 RESULT_COLUMNS = ("trace", "digest", "cluster", "theirs [s]>", "ours [s]>", "difference>", "other figures>", "verdict")

@@ -136,7 +136,7 @@ def _running_first(order: Int64s, firm: Bools, ranked: Bools) -> Int64s:
     return np.concatenate([order[firm[order]], order[ranked[order]]])
 
 
-# A replay on the model of slurmctld, set up from words.
+# A replay on the model of slurmctld.
 
 BARE = ("slurm", "easy")  # policies that are Slurm alone
 

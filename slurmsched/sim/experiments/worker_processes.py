@@ -116,7 +116,7 @@ def _end_with(sentinel: int) -> None:
     os._exit(1)
 
 
-# Replays of a comparison, a process each. An interruption keeps what they have so far.
+# Replays of a comparison.
 
 LOOK_S = 0.2  # between two looks at the progress
 _CONTEXT = get_context("spawn")  # a fork would copy the threads of whatever read the trace

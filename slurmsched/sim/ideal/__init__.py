@@ -1,0 +1,1 @@
+"""The ideal cluster: no delays, no limits, no backfill of Slurm."""

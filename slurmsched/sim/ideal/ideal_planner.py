@@ -112,7 +112,7 @@ def with_guests(target: Assignments, host: Int64s) -> Assignments:
     return Assignments(*(made_read_only(np.concatenate(pair)) for pair in columns))
 
 
-# Gangs on GPUs of several types at once: to a placement each type's part is a job of its own, and all or none stay.
+# Gangs on GPUs of several types at once.
 
 PlaceFunction = Callable[[Snapshot, Ranking], Assignments]
 TRIES = 8  # gangs given up one by one, the most urgent first; then all at once that are torn
@@ -153,7 +153,7 @@ class GangParts:
 
     @classmethod
     def of(cls, snapshot: Snapshot, ranking: Ranking, gpus_by_type: Labels) -> GangParts:
-        """The parts of gangs that are to have GPUs of several types. gpus_by_type: (N,), see Overrides."""
+        """The parts of gangs that are to have GPUs of several types. gpus_by_type: (N,), see JobChanges."""
         jobs = snapshot.jobs
         gangs = np.flatnonzero(~gpus_by_type.isin([""])).tolist()
         shares = [(row, name, gpus) for row in gangs for name, gpus in sorted(types_of(gpus_by_type[row]).items())]
@@ -228,7 +228,7 @@ def _dealt(snapshot: Snapshot, part_of: dict[tuple[int, str], int]) -> Allocatio
     return held.with_columns(job_id=job_id).take(np.lexsort((node_rows(snapshot), job_id)))
 
 
-# Plans for an ideal cluster: who should hold which GPUs now, and until when that stands.
+# Plans for an ideal cluster.
 
 Filling = Literal["skip", "block", "easy", "conservative"]
 FILLINGS: tuple[Filling, ...] = ("skip", "block", "easy", "conservative")
@@ -389,7 +389,7 @@ def _begin_s(wanted: Snapshot, ranking: Ranking) -> float:
 def _blocked(order: Int64s, stands: Int64s, target: Assignments) -> Assignments:
     """The target without what is placed after the first waiting job that does not fit.
 
-    order: rows that hold or may start, as placed. stands: as `standing` gives it.
+    order: rows that hold or may start, as placed. stands: as job_standing gives it.
     """
     served = np.zeros(len(stands), np.bool_)
     served[target.rows] = True

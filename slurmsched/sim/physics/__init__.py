@@ -1,0 +1,1 @@
+"""How fast jobs run on the GPUs that they hold."""

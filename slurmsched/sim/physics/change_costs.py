@@ -43,7 +43,7 @@ def check_speed(name: str, value: float) -> None:
         raise ConfigError(f"must be above 0 and at most 1, got {value!r}", key=f"physics.{name}")
 
 
-# Recorded: every job runs as long as the trace says.
+# Recorded run times.
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,7 @@ def _types_of_nodes(snapshot: Snapshot, nodes: list[int]) -> set[str]:
     return {entry.type for node in nodes for entry in parse_gres(snapshot.nodes.gpu_types[node])}
 
 
-# Colocated: as by GPU type, and two jobs on the same GPUs run at the speed that a table has of the pair.
+# Pairs by a table.
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class PairSpeed(GpuTypeSpeed):
         return np.min(np.array(made), axis=0) / np.array(base)
 
 
-# Tiers: two jobs on the same GPUs keep a share of their speed by how much each of them uses a GPU.
+# Pairs by tiers of use.
 
 
 @dataclass(frozen=True, slots=True)

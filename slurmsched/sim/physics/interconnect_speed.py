@@ -53,7 +53,7 @@ class DistanceSpeed(ChangeCosts):
         return np.where(topology_sensitive(snapshot, held.rows, self.insensitive), np.minimum(relative, 1.0), 1.0)
 
 
-# MAPA: jobs that depend on bandwidth run as fast as their ring lets them.
+# MAPA.
 
 UNKNOWN = 0.0  # GB/s where nothing tells one set from another
 
@@ -125,7 +125,7 @@ def _best_set(topology: GpuTopology, gpus: int) -> float:
     return predicted_of(topology, fastest_set(topology, (1 << topology.gpus) - 1, gpus))
 
 
-# Topology-aware: distance between a job's GPUs and jobs beside it on its sockets slow it down.
+# Topology-aware.
 
 _COSTS = placement.TopologyAware()
 

@@ -46,7 +46,7 @@ class AmdahlSpeed(ChangeCosts):
         return np.where(has == asked, 1.0, amdahl(has, self.serial) / amdahl(asked, self.serial))
 
 
-# Profiles of training: step times by placement and batch size, statistical efficiency by epoch.
+# Profiles of training.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""The slurmctld model: schedulers, limits and priorities of Slurm."""

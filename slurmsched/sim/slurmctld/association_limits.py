@@ -225,7 +225,7 @@ def _of_type(what: str, amounts: Mapping[str, Floats], requests: SubmittedReques
     return np.where(requests.gpu_type.isin([what.removeprefix(TYPED)]), amounts["gpus"], 0.0)
 
 
-# Limits on what was used: GrpTRESMins and GrpWall, used up as jobs run; GrpTRESRunMins, given back as they run.
+# Limits on what was used.
 
 LEAST = 1e-6  # what a job must find of a limit that only holds back once it is used up
 KINDS = ("group gpu_s", "group wall_s", "group run_gpu_s")
@@ -357,7 +357,7 @@ class UsageLimits:
         return ran_s * float(self._gpus[row]) if taken else 0.0
 
 
-# What slurmctld makes of a request when it comes: its time limit, and whether it may come in and ever start.
+# What slurmctld makes of a request when it comes.
 
 REASONS = (
     "", "BadConstraints", "PartitionTimeLimit", "PartitionNodeLimit", "MaxWallDurationPerJob", "MaxGRESPerJob",

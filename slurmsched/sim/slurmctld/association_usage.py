@@ -88,7 +88,7 @@ def _from_root(accounts: dict[str, LimitSpec]) -> Iterator[LimitSpec]:
         done |= set(ready)
 
 
-# Fair share of priority/multifactor: usage of accounts and users that fades, and the factor it gives each job.
+# Fair share of priority/multifactor.
 
 LN2 = 0.693  # with Slurm's own digits
 MONTHS = {"monthly": 1, "quarterly": 3, "yearly": 12}

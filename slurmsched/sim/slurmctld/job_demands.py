@@ -139,7 +139,7 @@ def _recorded_nodes(trace: Trace, layout: ClusterLayout, gpu_type: Labels) -> La
     return Labels.of(made)
 
 
-# What each job takes from each of its nodes, where it may run, and the part of its priority that never changes.
+# What each job takes from each of its nodes.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -372,7 +372,7 @@ def _factors(
     return points + np.array(model.weight_tres) @ tres
 
 
-# Dependencies between jobs of a trace: who waits for whom, and whom an end sets free.
+# Dependencies between jobs of a trace.
 
 KINDS = ("after", "afterany", "afterok", "afternotok")
 SINGLETON = "singleton"

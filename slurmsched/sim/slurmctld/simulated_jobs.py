@@ -115,7 +115,7 @@ class HeldNodes:
         self._first[rows] = np.cumsum(count) - count
 
 
-# The jobs of a simulated slurmctld: what each waits for, holds, has done and has lost.
+# The jobs of a simulated slurmctld.
 
 NAN = float("nan")
 

@@ -234,7 +234,7 @@ class SlurmctldEvents(SlurmctldState):
         return bool(starts)
 
 
-# The simulated slurmctld: slurmctld's behaviour on simulated time, behind the daemon's own contract.
+# The simulated slurmctld.
 
 LEAST_LOOK_S = 1.0  # as the daemon's: between two cycles, however soon a plan wants to look again
 

@@ -101,7 +101,7 @@ def _signal(cluster: SlurmctldState, row: int, signal: str) -> None:
         cluster.save(row)
 
 
-# What becomes of an action that reaches a simulated slurmctld: refused as slurmctld would, or carried out.
+# Answers to actions.
 
 
 def action_refusal(cluster: SlurmctldState, action: Action) -> str:

@@ -1,0 +1,1 @@
+"""Trace files of every kind: read, write, generate, describe."""

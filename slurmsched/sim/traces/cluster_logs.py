@@ -100,7 +100,7 @@ class PhillyListTrace(RowLoader):
         )
 
 
-# Helios (SenseTime), and Lucid, whose logs also name the models.
+# Helios and Lucid.
 
 HELIOS_COLUMNS = ("job_id", "user", "vc", "gpu_num", "state", "submit_time", "duration")
 
@@ -162,7 +162,7 @@ def _time_s(text: str) -> float:
         return parse_time_s(text)
 
 
-# Acme (Shanghai AI Lab): the clusters Seren (Slurm) and Kalos.
+# Acme (Shanghai AI Lab).
 
 ACME_COLUMNS = (
     "job_id",
@@ -236,7 +236,7 @@ def _offset_s(text: str) -> float:
     return 0.0 if math.isnan(offset_s) else offset_s
 
 
-# Alibaba's GPU traces: PAI of 2020 (tables, and the list of its simulator) and the pods of 2023 ("openb").
+# Alibaba's GPU traces.
 
 TASK_COLUMNS = (
     "job_name", "task_name", "inst_num", "status", "start_time", "end_time", "plan_cpu", "plan_mem", "plan_gpu",

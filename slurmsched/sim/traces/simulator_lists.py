@@ -95,7 +95,7 @@ class MuriTrace(RowLoader):
         )
 
 
-# ElasticFlow: Microsoft's traces of 2021 with models, iterations and deadlines.
+# ElasticFlow.
 
 ELASTICFLOW_COLUMNS = ("job_id", "submission_time", "num_iteration", "model_name", "deadline", "num_gpu", "duration")
 
@@ -127,7 +127,7 @@ class ElasticFlowTrace(RowLoader):
         )
 
 
-# Gavel, and Shockwave, which adds run times to Gavel's columns.
+# Gavel and Shockwave.
 
 # columns of a line -> places of total steps, GPUs and arrival; the older forms are in the repository's history
 GAVEL_LAYOUTS = {4: (1, 3, 2), 6: (3, 5, 4), 7: (4, 6, 5), 9: (4, 5, 8), 10: (5, 6, 9)}
@@ -218,9 +218,10 @@ def _throughputs_beside(given: str, trace: Path, worker: str) -> Mapping[str, An
     return found
 
 
-# Pollux and Sia: a job is a model with a batch size. Run times come from measured profiles.
+# Pollux and Sia.
 
 POLLUX_COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
+# With the run time.
 FIXED_COLUMNS = (
     "name",
     "submit_s",
@@ -228,7 +229,7 @@ FIXED_COLUMNS = (
     "num_gpus",
     "batch_size",
     "isolated_duration_s",
-)  # with the run time
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ def _optional_number(row: dict[str, Any], name: str, otherwise: float) -> float:
     return parse_number(row, name) if row.get(name) else otherwise
 
 
-# Parquet: one row a job, columns as in Trace.
+# Parquet.
 
 PARQUET_MAGIC = b"PAR1"
 NEEDED_COLUMNS = ("job_id", "gpus", "submit_s", "duration_s")

@@ -150,7 +150,7 @@ def _attempt(name: str, why: str, action: Callable[[], str], otherwise: str = "f
     return CheckResult(name, "ok", "works", why)
 
 
-# Checks of the queue: partitions, levers that others write, clocks.
+# Checks of the queue.
 
 SKEW_S = 5.0  # difference of the two clocks above which run times are wrong
 MOST_JOBS_SHOWN = 5  # jobs that a result names
@@ -255,7 +255,7 @@ def _other_lever(config: Config, snapshot: Snapshot) -> tuple[CheckResult, ...]:
     return (CheckResult("lever.kind", "warn", detail, why, "stop the daemon, slurmsched undo --apply, start it"),)
 
 
-# Checks of our own files: which ones we can write, and who can change the configuration.
+# Checks of our own files.
 
 SERVICE_USER = "slurmsched"  # made by site-configs/sysusers
 

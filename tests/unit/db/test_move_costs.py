@@ -84,34 +84,39 @@ def test_look__what_a_job_tells_while_it_waits_counts_last() -> None:
         [at("PENDING"), at("RUNNING", MORE, run_s=9.0)],  # we did not move it
         [at("PENDING", HALF, operation(signal="")), at("RUNNING", MORE, run_s=9.0)],  # it was not asked to save itself
         [at("PENDING", HALF, operation(restarts=1)), at("RUNNING", MORE, run_s=9.0)],  # of another run
+        # It was not told to go yet.
         [
             at("PENDING", HALF, operation(stage=OperationStage.WARNED)),
             at("RUNNING", MORE, run_s=9.0),
-        ],  # it was not told to go yet
+        ],
+        # And is not now.
         [
             at("PENDING", HALF, operation(stage=OperationStage.REVERSING, note="x")),
             at("RUNNING", MORE, run_s=9.0),
-        ],  # and is not now
+        ],
         [
             at("PENDING", HALF, operation(stage=OperationStage.CLOSED, note="its job left the queue")),
             at("RUNNING", MORE, run_s=9.0),
         ],
         [at("PENDING", HALF, operation(job=6)), at("RUNNING", MORE, run_s=9.0)],  # of another job
+        # Nobody saw it wait.
         [
             at("PENDING,COMPLETING", HALF, operation()),
             at("RUNNING", MORE, operation(), run_s=9.0),
-        ],  # nobody saw it wait
+        ],
         [at("PENDING", "", operation()), at("RUNNING", MORE, run_s=9.0)],  # it tells no progress
         [at("PENDING", HALF, operation()), at("RUNNING", "", run_s=9.0), at("RUNNING", MORE, run_s=9.0)],
         [at("PENDING", HALF, operation()), at("COMPLETED", MORE, run_s=9.0)],  # it ended before anybody looked
+        # Requeued again by somebody else.
         [
             at("PENDING", HALF, operation()),
             at("RUNNING", MORE, run_s=9.0, restarts=2),
-        ],  # requeued again by somebody else
+        ],
+        # Its id is used again.
         [
             at("PENDING", HALF, operation()),
             at("RUNNING", MORE, run_s=9.0, first_submit_s=500.0),
-        ],  # its id is used again
+        ],
         [at("PENDING", HALF, operation()), snapshot([], now_s=1_100.0), at("RUNNING", MORE, run_s=9.0)],  # it vanished
         [at("PENDING", HALF, operation(), first_submit_s=float("nan")), at("RUNNING", MORE, run_s=9.0)],
     ],

@@ -248,11 +248,12 @@ PASS: list[tuple[GateTime, Action | None, GateContext]] = [
     (GateTime.APPLY, None, GateContext(site=Site(rights=Rights.OPERATOR))),
     (GateTime.PLAN, nice(), planned()),
     (GateTime.PLAN, reserve(), planned()),
+    # It has begun: nothing begins now.
     (
         GateTime.PLAN,
         reserve(),
         planned(operations_config=OperationsConfig(per_hour=1), operations=(OPERATION,)),
-    ),  # it has begun: nothing begins now
+    ),
     (
         GateTime.PLAN,
         reserve(),
@@ -260,11 +261,12 @@ PASS: list[tuple[GateTime, Action | None, GateContext]] = [
     ),
     (GateTime.PLAN, TAKES, planned()),
     (GateTime.PLAN, TAKES, planned(past=(earlier(job_id=8, begun_s=-900.0, victims=(Victim(7, 0.0, 0, 8),)),))),
+    # What ends an operation may always go.
     (
         GateTime.PLAN,
         JoinReservation(7, 0.0, "", "7-1"),
         planned(partition="cpu"),
-    ),  # what ends an operation may always go
+    ),
     (GateTime.PLAN, DeleteReservation(7, 0.0, "", "7-1", OURS), planned(partition="cpu")),
     (GateTime.PLAN, AllowStart(7, 0.0, "", "7-1", 0.0), planned(partition="cpu")),
     (GateTime.SEND, nice(), sent()),
@@ -277,11 +279,12 @@ PASS: list[tuple[GateTime, Action | None, GateContext]] = [
     (GateTime.SEND, SetStart(7, 100.0, "", "defer-7", 500.0), sent()),
     (GateTime.SEND, defer(), sent(replace(WAITS, eligible_s=101.0))),  # Slurm keeps whole seconds
     (GateTime.PLAN, OWN_AGAIN, planned(partition="cpu", written=True)),  # left the scope
+    # As ever, it gets its own back.
     (
         GateTime.PLAN,
         SetNodeList(7, 0.0, "", "pin-7", "", "n2"),
         planned(partition="cpu"),
-    ),  # as ever, it gets its own back
+    ),
     (GateTime.PLAN, SetGpuRequest(7, 0.0, "", "pin-7", "gpu:2", "gpu:i0:2", "gpu:2"), planned(partition="cpu")),
     (GateTime.PLAN, sized(8), planned(comment="slurmsched: min_gpus=1 max_gpus=8")),
     (GateTime.PLAN, sized(2), planned()),  # its own

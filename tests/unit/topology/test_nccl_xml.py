@@ -69,9 +69,8 @@ def test_read_nccl_xml__links_whose_other_end_is_not_told():
     node = read_nccl_xml(system(*own, gpu("0004:00:00.0", "3")))
     assert {(i, j): kind for i, j, kind, _ in links_of(node)} == dict.fromkeys(((0, 3), (1, 3), (2, 3)), LinkKind.SYS)
     assert "those pairs are unknown" in node.warnings[0]
-    assert (
-        checked_kind(read_topology_text(system(*own)), system(*own)).kind == "nccl"
-    )  # it tells their number and NUMA nodes
+    # It tells their number and NUMA nodes.
+    assert checked_kind(read_topology_text(system(*own)), system(*own)).kind == "nccl"
 
 
 @pytest.mark.parametrize(
