@@ -8,6 +8,7 @@ Source: Narayanan et al. (Gavel), OSDI '20, and its released code (c4fa400).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -366,6 +367,9 @@ def round_ranking(
     return Ranking(ordered(jobs, ~in_round, guests, -best), why, book.carry(snapshot, cluster), notes, changes)
 
 
-def round_end_s(ranking: Ranking, running: Bools, round_s: float) -> float:
-    """When the round ends [Unix s], infinity if no job runs in it."""
-    return float(ranking.carry["round"]["begun_s"]) + round_s
+def round_end_s(ranking: Ranking, running: Bools, round_s: float, key: str = "round") -> float:
+    """When the round ends [Unix s], infinity if no job runs in it.
+
+    running: (N,) bool. round_s: length of a round [s]. key: of the entry of the carry that has when the round began.
+    """
+    return float(ranking.carry[key]["begun_s"]) + round_s if running.any() else math.inf

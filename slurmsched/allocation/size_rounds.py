@@ -49,6 +49,11 @@ class SizeRound:
         kept = carry.get(f"{policy}_round")
         return float(kept["ends_s"]) if isinstance(kept, dict) and "ends_s" in kept else -math.inf
 
+    @classmethod
+    def next_s(cls, snapshot: Snapshot, ranking: Ranking, policy: str) -> float:
+        """When sizes may change next [Unix s]: the end of the round; infinity if no job is active."""
+        return cls.end_s(ranking.carry, policy) if active(snapshot).any() else math.inf
+
     def over(self, snapshot: Snapshot) -> bool:
         """Whether the next round begins now: it is time, or elastic jobs wait and nobody has GPUs."""
         return snapshot.now_s >= self.ends_s or all_wait(snapshot, self.given)

@@ -76,7 +76,7 @@ class Afs:
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """When sizes may change next [Unix s]; infinity where nobody is."""
-        return SizeRound.end_s(ranking.carry, "afs") if active(snapshot).any() else np.inf
+        return SizeRound.next_s(snapshot, ranking, "afs")
 
 
 def apathetic_shares(sizes: Sequence[JobSizes], remaining_s: Floats, gpus: int) -> Int64s:

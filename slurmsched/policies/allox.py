@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
@@ -81,7 +80,7 @@ class Allox:
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The end of the round [Unix s], infinity without jobs."""
-        return rounds.round_end_s(ranking, running, self.round_s) if running.any() else math.inf
+        return rounds.round_end_s(ranking, running, self.round_s)
 
     def _shares(self, snapshot: Snapshot, cluster: HeterogeneousCluster, to_come_s: Floats, before: Floats) -> Floats:
         """Share of each job on each type: as before, and who is now first in the queue of a GPU. (N, T)."""

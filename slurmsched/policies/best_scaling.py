@@ -83,4 +83,4 @@ class BestScaling:
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """When sizes may change next [Unix s]; infinity where nobody is."""
-        return SizeRound.end_s(ranking.carry, "best-scaling") if active(snapshot).any() else np.inf
+        return SizeRound.next_s(snapshot, ranking, "best-scaling")

@@ -69,7 +69,7 @@ class Dragon:
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """When sizes may change next [Unix s]; infinity where nobody is."""
-        return SizeRound.end_s(ranking.carry, "dragon") if active(snapshot).any() else np.inf
+        return SizeRound.next_s(snapshot, ranking, "dragon")
 
 
 def shared_by_load(has: Int64s, low: Floats, high: Floats, gpus: int) -> Int64s:

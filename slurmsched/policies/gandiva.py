@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -85,7 +84,7 @@ class Gandiva:
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The end of the round [Unix s], infinity without jobs."""
-        return rounds.round_end_s(ranking, running, self.round_s) if running.any() else math.inf
+        return rounds.round_end_s(ranking, running, self.round_s)
 
     def _allocation(self, snapshot: Snapshot, cluster: HeterogeneousCluster, kept: Any) -> TimeShares:
         """An even split of all GPUs among pairs and single jobs. kept: of the allocation before."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
@@ -142,7 +141,7 @@ class GandivaFair:
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """When the next quantum of those that hold GPUs is over [Unix s]."""
         if "round" in ranking.carry:
-            return rounds.round_end_s(ranking, running, self._round_s) if running.any() else math.inf
+            return rounds.round_end_s(ranking, running, self._round_s)
         held_leases = leases(snapshot, self.quantum_s)
         return held_leases.next_end_s(recall(snapshot.jobs, ranking.carry, ("until_s",)), running)
 

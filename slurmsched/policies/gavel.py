@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -152,7 +151,7 @@ class Gavel:
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The end of the round [Unix s], infinity without jobs."""
-        return rounds.round_end_s(ranking, running, self.round_s) if running.any() else math.inf
+        return rounds.round_end_s(ranking, running, self.round_s)
 
     def _rules(self) -> RoundRules:
         return RoundRules(self.round_s, self.reset_s, self.objective == "fifo")

@@ -11,6 +11,7 @@ import numpy as np
 
 from slurmsched.allocation.elastic import JobSizes, sizes_of
 from slurmsched.allocation.heterogeneity import HeterogeneousCluster, heterogeneous_cluster
+from slurmsched.allocation.rounds import round_end_s
 from slurmsched.allocation.solver import UNMATCHED, matched
 from slurmsched.allocation.speed_samples import (
     SEVERAL,
@@ -105,7 +106,7 @@ class Heet:
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The end of the round [Unix s], infinity without jobs."""
-        return float(ranking.carry[KEY]["begun_s"]) + self.round_s if running.any() else math.inf
+        return round_end_s(ranking, running, self.round_s, KEY)
 
     def _matched(self, snapshot: Snapshot, cluster: HeterogeneousCluster, samples: SpeedSamples) -> RoundGpus | None:
         """What each job has in the round that begins, None if the solver finds nothing."""

@@ -99,7 +99,7 @@ class Lyra:
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """When sizes may change next [Unix s]; infinity where nobody is."""
-        return SizeRound.end_s(ranking.carry, "lyra") if active(snapshot).any() else np.inf
+        return SizeRound.next_s(snapshot, ranking, "lyra")
 
     def _after_return(self, snapshot: Snapshot, who: Bools, lends: Bools) -> Int64s:
         """GPUs of each running job when the lenders have what they need: 0 of one that must leave. (N,)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -18,6 +17,7 @@ from slurmsched.allocation.fisher_market import (
     remaining_work,
 )
 from slurmsched.allocation.job_times import UNKNOWN_RUN_TIME_S
+from slurmsched.allocation.rounds import round_end_s
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.requested_time import Hint
 from slurmsched.model import JobChanges, PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
@@ -103,7 +103,7 @@ class Shockwave:
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The end of the round [Unix s], infinity without jobs."""
-        return float(ranking.carry[KEY]["begun_s"]) + self.round_s if running.any() else math.inf
+        return round_end_s(ranking, running, self.round_s, KEY)
 
     def _whole_s(self, snapshot: Snapshot) -> tuple[Floats, tuple[str, ...]]:
         """Run time of each whole job at its present batch size (N,), and what is said of jobs of unknown length."""

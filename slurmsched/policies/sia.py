@@ -98,7 +98,7 @@ class Sia:
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """When types and sizes may change next [Unix s]; infinity where nobody is."""
-        return SizeRound.end_s(ranking.carry, "sia") if active(snapshot).any() else np.inf
+        return SizeRound.next_s(snapshot, ranking, "sia")
 
     def _chosen(
         self, snapshot: Snapshot, who: Bools, before: SizeRound, kinds: GpuKinds

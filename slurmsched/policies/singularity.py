@@ -105,7 +105,7 @@ class Singularity:
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """When sizes may change next [Unix s]; infinity where nobody is."""
-        return SizeRound.end_s(ranking.carry, "singularity") if active(snapshot).any() else np.inf
+        return SizeRound.next_s(snapshot, ranking, "singularity")
 
 
 def _fixed(snapshot: Snapshot) -> Bools:

@@ -84,7 +84,7 @@ class Slaq:
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """When sizes may change next [Unix s]; infinity where nobody is."""
-        return SizeRound.end_s(ranking.carry, "slaq") if active(snapshot).any() else np.inf
+        return SizeRound.next_s(snapshot, ranking, "slaq")
 
     def _given(self, snapshot: Snapshot, who: Bools, losses: _ReportedLosses) -> tuple[Int64s, Floats]:
         """GPUs of each job from now on, and how far its loss falls by them until the next round. (N,), (N,)."""
