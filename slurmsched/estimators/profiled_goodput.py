@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from slurmsched.errors import ConfigError
+from slurmsched.estimators.throughputs import EqualSpeeds
 from slurmsched.estimators.training_profiles import GPUS_PER_NODE, packed, training_profiles
 from slurmsched.model import Snapshot
 from slurmsched.model.columns import Floats, Int64s
@@ -38,7 +39,7 @@ class ProfiledGoodput:
 
     def speeds(self, snapshot: Snapshot, types: Sequence[str]) -> Floats:
         """See protocols.SpeedEstimator: profiles are of one type. (N, T)."""
-        return np.ones((len(snapshot.jobs), len(types)))
+        return EqualSpeeds().speeds(snapshot, types)
 
     def curve(self, snapshot: Snapshot, row: int, gpus: Int64s) -> Floats | None:
         """See protocols.CurveEstimator: over the mean speed at the size and batch size that the job asks for. (K,)."""

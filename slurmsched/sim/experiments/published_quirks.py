@@ -18,7 +18,7 @@ from slurmsched.sim.experiments.adapting_jobs import AdaptingCluster
 from slurmsched.sim.experiments.published_settings import NodeChoice, PublishedSettings
 from slurmsched.sim.ideal.cpu_memory_cluster import CpuMemoryCluster
 from slurmsched.sim.ideal.gpu_parts_cluster import GpuPartsCluster
-from slurmsched.sim.ideal.ideal_cluster import IdealCluster, RunEnd
+from slurmsched.sim.ideal.ideal_cluster import IdealCluster, MovableEnds
 from slurmsched.sim.ideal.ideal_plan import IdealPlan
 from slurmsched.sim.ideal.ideal_snapshot import TIME_LIMIT
 from slurmsched.sim.ideal.physics_cluster import PhysicsCluster
@@ -86,7 +86,7 @@ def slowed(trace: Trace, model: PublishedSettings) -> Trace:
     return trace.with_columns(duration_s=slower_s, time_limit_s=limit_s)
 
 
-class PublishedCluster(IdealCluster):
+class PublishedCluster(MovableEnds):
     """The ideal cluster with the costs and refusals of PublishedSettings."""
 
     model: PublishedSettings
@@ -94,10 +94,10 @@ class PublishedCluster(IdealCluster):
     def __init__(self, trace: Trace, nodes: Sequence[int], model: PublishedSettings, *, seed: int = 0) -> None:
         super().__init__(trace, nodes, model, seed=seed)
         order = np.argsort(trace.job_id, kind="stable")  # rows of the cast
-        self._sizes, jobs = trace.gpus[order], len(trace)
+        self._sizes = trace.gpus[order]
         self._restart_s = model.restart_costs(self._sizes)
         self._event_s = model.event_costs(trace.model.take(order), self._sizes)
-        self._due_s, self._lost_s = np.full(jobs, np.nan), np.zeros(jobs)  # end of this run; lost to events in it
+        self._lost_s = np.zeros(len(trace))  # to events in this run
         self._needed_s = self.cast.duration_s + model.start_cost_s  # run time of each job in all, as known so far
         self._charged_s = 0.0  # the last event
         self._rooms = WholeNodes(int(self.capacity.sum()), model.node_gpus, model.node_choice)
@@ -159,13 +159,6 @@ class PublishedCluster(IdealCluster):
     def _cost_s(self, row: int, first: bool) -> float:
         cost_s = self.model.start_cost_s if first else self._restart_s[row]
         return float(cost_s + self._lost_s[row])
-
-    def _until(self, row: int, end_s: float) -> None:
-        self._due_s[row] = end_s
-        super()._until(row, end_s)
-
-    def _void(self, event: RunEnd) -> bool:
-        return super()._void(event) or event.time_s != self._due_s[event.row]
 
     def _charge(self) -> None:
         """Take from every running job what an event costs, at most what it made since the one before."""

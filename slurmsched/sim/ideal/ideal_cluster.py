@@ -401,3 +401,25 @@ class IdealCluster:
             raise too_large(self.job_id[rows], self.gpus[rows], have)
         if most:
             raise no_even_parts(int(self.job_id[self.gpus == most].min()), most, self.capacity)
+
+
+class MovableEnds(IdealCluster):
+    """The ideal cluster where the end of a run may move while the job runs."""
+
+    def __init__(
+        self, trace: Trace, nodes: Sequence[int], model: IdealSettings | None = None, *, seed: int = 0
+    ) -> None:
+        super().__init__(trace, nodes, model, seed=seed)
+        self._due_s = np.full(len(trace), NAN)  # end of this run, as it goes now
+
+    def _leave(self, row: int) -> float:
+        self._due_s[row] = NAN
+        return super()._leave(row)
+
+    def _until(self, row: int, end_s: float) -> None:
+        if end_s != self._due_s[row]:
+            self._due_s[row] = end_s
+            super()._until(row, end_s)
+
+    def _void(self, event: RunEnd) -> bool:
+        return super()._void(event) or event.time_s != self._due_s[event.row]

@@ -29,7 +29,7 @@ from slurmsched.protocols import (
     ScalingPhysics,
     TypedPhysics,
 )
-from slurmsched.sim.ideal.ideal_cluster import IdealCluster, RunEnd
+from slurmsched.sim.ideal.ideal_cluster import IdealCluster, MovableEnds
 from slurmsched.sim.ideal.ideal_settings import IdealSettings
 from slurmsched.sim.ideal.ideal_snapshot import PARTITION, HeldGpus, NodeArrays
 from slurmsched.sim.physics.change_costs import models_named
@@ -160,7 +160,7 @@ _PROGRESS = re.compile(r"\sprogress=\S*", re.IGNORECASE)
 _LOSS = re.compile(r"\sloss=\S*", re.IGNORECASE)
 
 
-class PhysicsCluster(IdealCluster):
+class PhysicsCluster(MovableEnds):
     """The ideal cluster on nodes of single GPUs. What is left of a job is kept in seconds at the recorded speed.
 
     hardware: nodes, GPU types, wiring; snapshots show them, and who holds which GPUs. physics: says how fast jobs are
@@ -201,7 +201,6 @@ class PhysicsCluster(IdealCluster):
         self.cast = replace(self.cast, texts=texts)
         jobs = len(trace)
         self._made, self._mark_s = np.zeros(jobs), np.zeros(jobs)  # progress until the mark [s]; since then at the rate
-        self._due_s = np.full(jobs, math.nan)  # end of this run, as it goes now
         self._hands, self._moved, self._new = GpuHolders.none(), np.zeros(0, np.int64), set[int]()
         self._shown: Snapshot | None = None
         self._colocates = physics.shared and isinstance(physics, ColocatingPhysics) and physics.colocates
@@ -346,20 +345,12 @@ class PhysicsCluster(IdealCluster):
         return float(self._made[row] + max(0.0, self._now_s - self._mark_s[row]) * self.rate[row])
 
     def _leave(self, row: int) -> float:
-        self._due_s[row] = self._change_s[row] = math.nan
+        self._change_s[row] = math.nan
         if self.scales:
             self._served_gpu_s[row] = self._service(np.array([row]))[0]
         run_s = super()._leave(row)
         self._count_free()
         return run_s
-
-    def _until(self, row: int, end_s: float) -> None:
-        if end_s != self._due_s[row]:
-            self._due_s[row] = end_s
-            super()._until(row, end_s)
-
-    def _void(self, event: RunEnd) -> bool:
-        return super()._void(event) or event.time_s != self._due_s[event.row]
 
     def _pace(self, snapshot: Snapshot, hands: GpuHolders, news: set[int] | None = None) -> None:
         """Let these jobs go on at the speed that physics gives them on what they hold. news: rows whose speed changes
