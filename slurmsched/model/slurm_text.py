@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 from functools import lru_cache
+from math import isfinite
 
 from slurmsched.errors import UnreadableError
 from slurmsched.model.durations import clock_s
@@ -39,6 +40,15 @@ def whole_number(text: str, otherwise: int = 0, most: int = MOST_INT64) -> int:
         return otherwise
     number = int(text)
     return number if number <= most else otherwise
+
+
+def real_number(text: str, otherwise: float = 0.0) -> float:
+    """A finite number; `otherwise` for any other text."""
+    try:
+        value = float(text)
+    except ValueError:
+        return otherwise
+    return value if isfinite(value) else otherwise
 
 
 def license_counts(text: str) -> dict[str, int]:

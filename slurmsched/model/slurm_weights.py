@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from slurmsched.model.slurm_text import real_number
+
 PREFIX, TRES = "PriorityWeight", "PriorityWeightTRES"
 MOST_WEIGHT = 2**32  # no weight of Slurm reaches it
 
@@ -32,9 +34,5 @@ def slurm_weights(settings: Mapping[str, str]) -> tuple[Weight, ...]:
 
 
 def _points(text: str) -> float:
-    plain = text.strip()
-    try:
-        value = float(plain)
-    except ValueError:
-        return 0.0
+    value = real_number(text)
     return value if 0 < value < MOST_WEIGHT else 0.0

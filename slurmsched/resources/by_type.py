@@ -26,6 +26,12 @@ def whole_types(text: str) -> dict[str, int]:
     return found
 
 
+def only_type(text: str) -> str:
+    """The type of the whole GPUs of a gres text in normal form; "" if they are of several types, or of none."""
+    types = whole_types(text)
+    return next(iter(types)) if len(types) == 1 else ""
+
+
 def has_several_types(gpu_types: Labels) -> Bools:
     """Nodes with whole GPUs of more than one type. gpu_types: of the nodes. (N,) bool."""
     return gpu_types.map(lambda text: len(whole_types(text)) > 1, np.bool_)

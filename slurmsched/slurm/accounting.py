@@ -274,7 +274,7 @@ def parse_shares(text: str, cluster: str) -> dict[str, float]:
         for row in rows
         if len(row) == 5 and row[0].lower() == cluster.lower() and not row[3] and row[1] != ROOT_ACCOUNT
     ]
-    raw = {account: _number(share) for _, account, _, _, share in mine}
+    raw = {account: float(whole_number(share, 1)) for _, account, _, _, share in mine}
     parents = {account: parent for _, account, parent, _, _ in mine}
     totals: dict[str, float] = {}
     for account, parent in parents.items():
@@ -287,7 +287,3 @@ def parse_shares(text: str, cluster: str) -> dict[str, float]:
         return whole(parent, above | {account}) * raw[account] / (totals[parent] or 1.0)
 
     return {account: whole(account, frozenset()) for account in sorted(raw)}
-
-
-def _number(share: str) -> float:
-    return float(share) if share.isdecimal() else 1.0

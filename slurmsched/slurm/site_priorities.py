@@ -13,6 +13,7 @@ import numpy as np
 from slurmsched.errors import SlurmError
 from slurmsched.model.columns import Floats
 from slurmsched.model.jobs import Jobs
+from slurmsched.model.slurm_text import real_number
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.resources.partition_limits import LIFTING_FLAGS, beyond_limits
 from slurmsched.slurm.commands import Commands
@@ -121,7 +122,7 @@ def column_of(jobs: Jobs, known: Mapping[Any, float], *, by_owner: bool) -> Floa
 def parse_qos(text: str, _cluster: str) -> dict[str, float]:
     """Priority by QOS, from rows of name and priority."""
     rows = (line.split("|") for line in text.splitlines())
-    return {row[0]: _number(row[1]) for row in rows if len(row) == 2 and row[0]}
+    return {row[0]: real_number(row[1]) for row in rows if len(row) == 2 and row[0]}
 
 
 def parse_qos_flags(text: str) -> dict[str, int]:
@@ -142,8 +143,8 @@ def parse_associations(text: str, cluster: str) -> dict[Owner, float]:
     """
     rows = [line.split("|") for line in text.splitlines()]
     mine = [row for row in rows if len(row) == 4 and row[0].lower() == cluster.lower()]
-    of_account = {row[1]: _number(row[3]) for row in mine if not row[2]}
-    return {(row[1], row[2]): _number(row[3] or f"{of_account.get(row[1], 0.0):.0f}") for row in mine if row[2]}
+    of_account = {row[1]: real_number(row[3]) for row in mine if not row[2]}
+    return {(row[1], row[2]): real_number(row[3] or f"{of_account.get(row[1], 0.0):.0f}") for row in mine if row[2]}
 
 
 def parse_fair_share(text: str, _cluster: str) -> dict[Owner, float]:
@@ -156,16 +157,7 @@ def parse_fair_share(text: str, _cluster: str) -> dict[Owner, float]:
     for line in text.splitlines():
         account, _, rest = line.strip().partition("|")
         user, _, factor = rest.partition("|")
-        value = _number(factor, math.nan)
+        value = real_number(factor, math.nan)
         if user.strip() and not math.isnan(value):
             found.setdefault((account.strip(), user.strip()), min(max(value, 0.0), 1.0))
     return found
-
-
-def _number(text: str, otherwise: float = 0.0) -> float:
-    """The number that Slurm printed; `otherwise` where it is none."""
-    try:
-        value = float(text)
-    except ValueError:
-        return otherwise
-    return value if math.isfinite(value) else otherwise

@@ -9,7 +9,7 @@ from slurmsched.model.columns import Bools
 from slurmsched.model.hints import parse_hints
 from slurmsched.model.hostlists import expand_hostlist
 from slurmsched.model.overrides import types_of
-from slurmsched.resources.by_type import whole_types
+from slurmsched.resources.by_type import only_type
 from slurmsched.resources.eligibility import allowed_nodes
 from slurmsched.resources.free import JobRequirements
 from slurmsched.resources.reservation_limits import UnknownEligibility
@@ -62,7 +62,7 @@ def nodes_of_types(snapshot: Snapshot, row: int, want: dict[str, int], has: str,
     """Rows of so many nodes of each type, those left fullest of those with room now, ascending; none if there are too
     few. has: a node list of ours, which stays if it is as good; "" = none. among: (N,) bool, those to choose from."""
     nodes, found = snapshot.nodes, list[int]()
-    types = nodes.gpu_types.map(_only_type, object)
+    types = nodes.gpu_types.map(only_type, object)
     room = among & _room(snapshot, row)
     own = nodes.name.isin(expand_hostlist(has)) if has else np.zeros(len(nodes), np.bool_)
     for name, count in want.items():
@@ -78,9 +78,3 @@ def _room(snapshot: Snapshot, row: int) -> Bools:
         return allowed_nodes(snapshot, row) & JobRequirements.of(snapshot, row).fits_free(snapshot)
     except UnknownEligibility:
         return np.zeros(len(snapshot.nodes), np.bool_)
-
-
-def _only_type(gpu_types: str) -> str:
-    """The type of a node's whole GPUs; "" where they are of several, or of none."""
-    types = whole_types(gpu_types)
-    return next(iter(types)) if len(types) == 1 else ""

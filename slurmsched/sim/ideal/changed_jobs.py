@@ -13,6 +13,7 @@ from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.overrides import types_of
 from slurmsched.model.states import HOLDS_NODES
 from slurmsched.resources.allocated import holding, node_rows
+from slurmsched.resources.by_type import only_type
 
 
 def with_changes(snapshot: Snapshot, changes: JobChanges | None) -> Snapshot:
@@ -58,7 +59,7 @@ def nodes_for(snapshot: Snapshot, gpus: Int64s) -> Int64s:
 
 def held_types(snapshot: Snapshot) -> list[str]:
     """GPU type of each allocation: as it says, or that of its node if it has a single one; "" if unknown. (A,)."""
-    only = [parts[1] if len(parts := text.split(":")) == 3 else "" for text in snapshot.nodes.gpu_types]
+    only = [only_type(text) for text in snapshot.nodes.gpu_types]
     rows = node_rows(snapshot).tolist()
     return [named or (only[node] if node >= 0 else "") for named, node in
             zip(snapshot.allocations.gpu_type, rows, strict=True)]  # fmt: skip

@@ -29,6 +29,7 @@ from slurmsched.protocols import (
     ScalingPhysics,
     TypedPhysics,
 )
+from slurmsched.resources.by_type import only_type
 from slurmsched.sim.ideal.ideal_cluster import IdealCluster, MovableEnds
 from slurmsched.sim.ideal.ideal_settings import IdealSettings
 from slurmsched.sim.ideal.ideal_snapshot import PARTITION, HeldGpus, NodeArrays
@@ -447,7 +448,7 @@ def _partitioned(stage: NodeArrays, trace: Trace, physics: Physics) -> tuple[Nod
     order = np.argsort(trace.job_id, kind="stable")
     if not isinstance(physics, TypedPhysics):
         return stage, Labels.constant(PARTITION, len(order))
-    nodes, type_of = stage.nodes, [_type(text) for text in stage.nodes.gpu_types]
+    nodes, type_of = stage.nodes, [only_type(text) for text in stage.nodes.gpu_types]
     models, sizes = trace.model.take(order), trace.gpus[order].tolist()
     asked = [",".join(sorted(map(_named, physics.runs_on(model, gpus, set(type_of))))) for model, gpus in
              zip(models, sizes, strict=True)]  # fmt: skip
@@ -460,11 +461,6 @@ def _partitioned(stage: NodeArrays, trace: Trace, physics: Physics) -> tuple[Nod
             )
     partitions = Partitions.build(len(names.names), {"name": list(names.names)})
     return replace(stage, nodes=nodes.with_columns(partitions=names), partitions=partitions), Labels.of(asked)
-
-
-def _type(gpu_types: str) -> str:
-    """The type of a node's GPUs in normal form, "" if it is not told."""
-    return gpu_types.split(":")[1] if gpu_types.count(":") == 2 else ""
 
 
 def _named(type_: str) -> str:

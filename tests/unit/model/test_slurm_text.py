@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurmsched.errors import UnreadableError
-from slurmsched.model.slurm_text import count_tasks, memory_mib, record_fields, slurm_duration_s, split_records, time_s
+from slurmsched.model.slurm_text import (
+    count_tasks,
+    memory_mib,
+    real_number,
+    record_fields,
+    slurm_duration_s,
+    split_records,
+    time_s,
+)
 
 
 @pytest.mark.parametrize(
@@ -100,3 +108,11 @@ def test_records__finds_each_record():
     """Blank lines, one line or many, indented or not."""
     text = "A=1 B=2\n  C=3\n\n A=4 B=5\n\nA=6\n"
     assert list(split_records(text, "A")) == ["A=1 B=2\n  C=3", "A=4 B=5", "A=6"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("2.5", 2.5), (" 1e3 ", 1000.0), ("", 7.0), ("nan", 7.0), ("inf", 7.0), ("UNLIMITED", 7.0)]
+)
+def test_real_number__a_finite_number_or_the_other_value(text: str, expected: float) -> None:
+    """Slurm prints words where it has no number."""
+    assert real_number(text, 7.0) == expected

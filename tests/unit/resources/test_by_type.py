@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from slurmsched.model import Snapshot
-from slurmsched.resources.by_type import FreeByType, surely_free
+from slurmsched.resources.by_type import FreeByType, only_type, surely_free
 from slurmsched.resources.eligibility import Exclusion
 from slurmsched.resources.free import free_for
 from slurmsched.resources.job_request import request_of
@@ -24,6 +24,12 @@ def site(node: dict[str, Any], held: list[dict[str, Any]] = [], **asks: Any) -> 
 
 def free(at: Snapshot) -> dict[str, int]:
     return {name: int(surely_free(at, name)[0]) for name in ("a100", "h100")}
+
+
+def test_only_type__is_that_of_all_whole_gpus():
+    """None where some have another type, or none, and no type of MIG devices."""
+    texts = ["gpu:a100:4", "gpu:a100:4,gpu:h100:4", "gpu:2,gpu:h100:4", "gpu:4", "gpu:1g.5gb:7", ""]
+    assert [only_type(text) for text in texts] == ["a100", "", "", "", "", ""]
 
 
 def test_surely_free__counts_what_jobs_hold_by_type():
