@@ -86,6 +86,12 @@ def stages_of(name: str, kind: str, gpus: int) -> StageTimes | None:
     return table[model, min(sizes, key=lambda size: (abs(size - gpus), size))] if sizes else None
 
 
+def gpu_share(name: str, kind: str, gpus: int) -> float:
+    """Part of an iteration alone in which a model uses its GPUs; 1 for an unknown model."""
+    found = stages_of(name, kind, gpus)
+    return 1.0 if found is None else min(found.gpu / found.iteration, 1.0)
+
+
 # Stages in turn.
 
 STEPS = 4  # of a cycle: storage, CPU, GPU, network

@@ -8,10 +8,13 @@ from functools import cache, lru_cache
 from math import inf
 from typing import Annotated, ClassVar
 
+import numpy as np
+
 from slurmsched.allocation.job_packing import least_interference
 from slurmsched.estimators.group_speeds import MOST_JOBS, GroupSpeeds, check_group_speeds
 from slurmsched.estimators.throughput_table import job_kind
 from slurmsched.model import JobChanges, PolicyFamily, PolicyInfo, PolicyInput, Ranking, Snapshot
+from slurmsched.model.columns import Floats, Int64s
 from slurmsched.model.hints import Hints, parse_hints
 from slurmsched.model.ordering import arrival_s, ordered
 from slurmsched.model.parameters import Range, check_ranges
@@ -42,7 +45,11 @@ class CoScheMl:
         ),
         needs=(PolicyInput.PROFILE,),
         on_slurm=(NO_SHARED_GPUS,),
-        criteria={"submit_s": "submitted {at}", "beside": "on GPUs of job {0+}"},
+        criteria={
+            "submit_s": "submitted {at}",
+            "beside": "on GPUs of job {0+}",
+            "kept": "keeps {} of its speed there",
+        },
     )
 
     most: Annotated[int, Range(1, MOST_JOBS, whole=True)] = MOST_JOBS
@@ -63,8 +70,19 @@ class CoScheMl:
         order = ordered(snapshot.jobs)
         hints = cache(lambda row: parse_hints(snapshot.jobs.comment[row]))
         host = least_interference(snapshot, order, lambda rows: self._lost(snapshot, rows, hints), self.most)
-        why = {"submit_s": arrival_s(snapshot.jobs), "beside": host}
+        kept = self._kept(snapshot, host, hints)
+        why = {"submit_s": arrival_s(snapshot.jobs), "beside": host, "kept": kept}
         return Ranking(order, why=why, changes=JobChanges(beside=host))
+
+    def _kept(self, snapshot: Snapshot, host: Int64s, hints_of: Callable[[int], Hints]) -> Floats:
+        """Share of its speed that each job of a group keeps, in hundredths; infinity for a job in none. (N,)."""
+        jobs, found, groups = snapshot.jobs, np.full(len(host), inf), dict[int, list[int]]()
+        for row in np.flatnonzero(host >= 0).tolist():
+            groups.setdefault(int(host[row]), [jobs.row_of(int(host[row]))]).append(row)
+        for rows in groups.values():
+            kinds = [job_kind(hints_of(row).model or "", hints_of(row).batch) for row in rows]
+            found[rows] = np.round(self._speeds.kept(kinds, int(jobs.gpus[rows[0]])).kept, 2)
+        return found
 
     def _lost(self, snapshot: Snapshot, rows: Sequence[int], hints_of: Callable[[int], Hints]) -> float:
         """Speed that jobs of these rows lose on the same GPUs; infinity if they may not share."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from slurmsched.errors import ConfigError, InputError
-from slurmsched.estimators.group_speeds import MOST_JOBS, GroupSpeeds, check_group_speeds
+from slurmsched.estimators.group_speeds import MOST_JOBS, GroupSpeeds, check_group_speeds, gpu_share
 from slurmsched.model import Assignments, Snapshot
 from slurmsched.model.columns import Floats, Int64s
 from slurmsched.model.hints import parse_hints
 from slurmsched.plain_text import pluralize
 from slurmsched.sim.physics.change_costs import ChangeCosts
 from slurmsched.sim.physics.gpu_distance import sharing
+
+LEAST = 0.01  # speed of a guest of a job that leaves no time
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,8 @@ class GroupSpeed(ChangeCosts):
     stages, pairs, type: tables of stages and of pairs, and the GPU type of the pairs; see GroupSpeeds.
     most: jobs on one GPU. memory_gib: of a GPU; jobs of a group whose hints `gpu_mem` add up to more are an error; 0 =
     memory is no limit.
+    guaranteed: of a group with the hint `share=yes` in all jobs but one, that one keeps its speed, and the others get
+    the time in which its GPUs are idle, by stages (Xiao et al.: AntMan, OSDI '20, section 3).
     Jobs share all their GPUs or none. When one ends the others go on at the speed of the smaller group.
     Raises ConfigError for numbers out of range and InputError for tables that cannot be read.
     """
@@ -36,6 +41,7 @@ class GroupSpeed(ChangeCosts):
     type: str = "v100"
     most: int = MOST_JOBS
     memory_gib: float = 0.0
+    guaranteed: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.most, int) or isinstance(self.most, bool) or not 1 <= self.most <= MOST_JOBS:
@@ -55,9 +61,20 @@ class GroupSpeed(ChangeCosts):
             rows = held.rows[group]
             self._check_memory(snapshot, rows)
             order = sorted(range(len(group)), key=lambda place: jobs.name[int(rows[place])])  # one entry of the cache
-            kept = self._speeds.kept([jobs.name[row] for row in rows[order]], int(jobs.gpus[rows[0]])).kept
-            found[np.array(group)[order]] = kept
+            found[np.array(group)[order]] = self._kept(snapshot, rows[order])
         return found
+
+    def _kept(self, snapshot: Snapshot, rows: Int64s) -> Sequence[float]:
+        """What each job of these rows keeps of its speed."""
+        jobs, gpus = snapshot.jobs, int(snapshot.jobs.gpus[rows[0]])
+        names = [jobs.name[row] for row in rows.tolist()]
+        guests = [parse_hints(jobs.comment[row]).share is True for row in rows.tolist()]
+        if not self.guaranteed or sum(guests) != len(rows) - 1:
+            return self._speeds.kept(names, gpus).kept
+        use = [gpu_share(self.stages, name, gpus) for name in names]
+        idle = 1.0 - use[guests.index(False)]
+        return [max(min(idle / max(share, LEAST) / sum(guests), 1.0), LEAST) if is_guest else 1.0
+                for share, is_guest in zip(use, guests, strict=True)]  # fmt: skip
 
     def _check_memory(self, snapshot: Snapshot, rows: Int64s) -> None:
         """Raises InputError where the jobs of these rows need more memory than a GPU has."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+from slurmsched.estimators.group_speeds import GroupSpeeds
 from slurmsched.policies.co_scheml import CoScheMl
 from slurmsched.sim.experiments.replay_request import ReplayRequest
 from slurmsched.sim.experiments.replay_session import ReplaySession
@@ -38,6 +40,14 @@ def test_co_scheml__the_example_of_the_page() -> None:
     assert beside(CoScheMl(), queue()) == [-1, -1, -1, 1, 2, 3]
     assert beside(CoScheMl(), queue(job1="share=no"))[3] == 3
     assert beside(CoScheMl(), queue("1x6")) == beside(CoScheMl(most=1), queue()) == [-1] * 6
+
+
+def test_co_scheml__says_what_each_job_keeps_of_its_speed() -> None:
+    """Both jobs of a group, here by the fit to all pairs; a job in none has no figure."""
+    kept = CoScheMl().rank(queue(job1="share=no")).why["kept"]
+    pair = GroupSpeeds("").kept(("ResNet-50 (batch size 128)", "A3C"), 1)
+    assert [kept[2], kept[3]] == [round(share, 2) for share in pair.kept]
+    assert kept[0] == np.inf and 0 < kept[3] <= 1
 
 
 def test_co_scheml__models_that_no_table_knows_run_alone() -> None:
