@@ -43,7 +43,7 @@ LISTING = Listing(
 def command(out: Output, job: int, choice: Choice) -> int:
     """List all recorded writes, preemptions and runs of a job.
 
-    The latest comes last. JOB is a job id; an array task that has started has an id of its own. Reads the ledger and
+    The latest is last. JOB is a job id; an array task that has started has an id of its own. Reads the ledger and
     the journal. Users who may not read these get what Slurm's accounting shows them of the job: its runs, and what
     slurmsched wrote to its AdminComment. Exit code 10: nothing is on record.
     """

@@ -47,8 +47,9 @@ def command(
     --config, else /etc/slurmsched/slurmsched.toml. An existing file is not changed. Exit code 10: slurmsched cannot
     work here yet.
 
-    With --history policies are compared on the site's own jobs, in the model of slurmctld: the file holds the table,
-    who loses, and which policy and tiers are proposed. This reads accounting, and may take an hour for a large site.
+    With --history, policies are compared on the site's own jobs, in the model of slurmctld. FILE then has the table of
+    waits, who loses most, and the proposed policy and tiers. This reads accounting, and may take an hour for a large
+    site.
     """
     from slurmsched.config_file import load_config
     from slurmsched.config_text import first_config

@@ -1,4 +1,4 @@
-"""`job wants`: what is wanted of a running job, which it reads at its own pace."""
+"""`job wants`: writes requests to a running job into a file that the job reads."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ def command() -> None:
 
 
 @framework.examples(
-    ("slurmsched job wants 4711", "What is wanted of job 4711 now."),
+    ("slurmsched job wants 4711", "Show the open requests to job 4711."),
     ("slurmsched job wants 4711 --size 2 --checkpoint", "Another size, and a checkpoint now."),
-    ("slurmsched job wants 4711 --clear", "Nothing any more."),
+    ("slurmsched job wants 4711 --clear", "Withdraw all requests."),
 )
 @framework.with_command(command, "wants")
 @click.argument("job", type=JobId(), shell_complete=completers.squeue("A"))
-@click.option("--size", "gpus", type=click.IntRange(min=1), metavar="N", help="It is to run on so many GPUs.")
-@click.option("--checkpoint", is_flag=True, help="It is to save itself now.")
-@click.option("--stop", is_flag=True, help="It is to end: what it does is of no use any more.")
-@click.option("--clear", is_flag=True, help="Nothing of what was asked before is wanted any more.")
+@click.option("--size", "gpus", type=click.IntRange(min=1), metavar="N", help="Ask it to run on this many GPUs.")
+@click.option("--checkpoint", is_flag=True, help="Ask it to save a checkpoint now.")
+@click.option("--stop", is_flag=True, help="Ask it to end, since its result is no longer needed.")
+@click.option("--clear", is_flag=True, help="Withdraw all earlier requests.")
 def wants(out: Output, job: int, gpus: int | None, checkpoint: bool, stop: bool, clear: bool) -> None:
     """Ask a running job for another size, a checkpoint or its end.
 
-    The job is not signalled and nothing is written to Slurm. A job that looks (`slurmsched-job wants`) does it at its
-    own pace, others go on as they are. What is asked is added to what was asked before. Without an option it is shown.
+    The request is written to a file. The job is not signalled, and nothing is written to Slurm. A job that reads the
+    file (`slurmsched-job wants`) decides when to act. Other jobs go on unchanged. A new request is added to earlier
+    ones. Without an option the requests are shown.
 
     Needs job_reports.folder, and the right to write there.
     """
@@ -47,7 +48,7 @@ def wants(out: Output, job: int, gpus: int | None, checkpoint: bool, stop: bool,
 
     config = read_config(plugins=False)
     if gpus and not config.lever.size:
-        raise ConfigError("is off: nobody would write the size that the job leaves for", key="lever.size")
+        raise ConfigError("is off, so the new size would not be written; set it to true", key="lever.size")
     if not config.job_reports.folder:
         raise ConfigError("is empty: name a folder that the nodes share", key="job_reports.folder")
     folder = Path(config.job_reports.folder)

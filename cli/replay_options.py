@@ -113,7 +113,7 @@ _OPTIONS = (
 "[topology] as in the configuration."),
     click.option("--physics", default="recorded", show_default=True, metavar="NAME[:PARAMETER=VALUE,...]",
                  help="ideal: how fast a job runs on its GPUs (docs/physics.md): recorded, spread, topology-aware, "
-"mapa, gpu-types, colocated, tiers, amdahl, goodput."),
+"mapa, gpu-types, colocated, tiers, grouped, amdahl, goodput, cpu-memory."),
     click.option("--backfill", type=click.Choice(["none", "easy", "conservative", "skip"]), default=None,
                  help="Which jobs may use GPUs that the first waiting job cannot use. none: none. easy: jobs that do "
 "not delay the first. conservative: jobs that delay no job before them. skip: all that fit. "

@@ -22,7 +22,7 @@ MOST_ASKED = 100  # jobs a look that Slurm is asked about
 @click.command("top")
 @click.option("--interval", "-d", metavar="DURATION", default="10s", show_default=True, help="Time between updates.")
 def command(interval: str) -> None:
-    """Show the queue, the GPUs and what happens, live.
+    """Show the queue, the GPUs and events on a terminal, live.
 
     Keys are those of htop; F1 lists them. An update costs Slurm as much as `slurmsched queue`, and Enter as much as
     `slurmsched explain`. Needs the extra `top`. Reads only.

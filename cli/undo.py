@@ -41,9 +41,9 @@ def command(out: Output, apply: bool, yes: bool) -> int:
     """Restore all values in Slurm that slurmsched has changed.
 
     Restores nice, site factor, node list, request and earliest start of each job, and empties its AdminComment if
-    slurmsched wrote it. Ends preemptions and reservations. Asks no job for another size any more.
+    slurmsched wrote it. Ends preemptions and reservations. Withdraws requests for another size.
 
-    Works from the journal file alone, also without the database and while the stop file exists. Stop the daemon
+    Needs only the journal file; works without the database and while the stop file exists. Stop the daemon
     before --apply: it holds the lock, and its next cycle would write again.
     """
     from slurmsched.daemon.cycle_parts import record_ended_operations, restoring_plan

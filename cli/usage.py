@@ -50,7 +50,7 @@ LISTING = Listing(
     ("slurmsched usage --me", "Your running jobs: GPUs held, GPUs used."),
     ("slurmsched usage --since 7d --group-by user", "The last week by user, most unused GPU hours first."),
     ("slurmsched usage -j 4711", "One job."),
-    ("slurmsched usage --profiles", "What models make of GPUs: throughput, use and memory by size and type."),
+    ("slurmsched usage --profiles", "Throughput, use and memory of models, by size and type."),
 )
 @framework.command("usage")
 @filtered("user", "account", "partition", "qos")
@@ -58,7 +58,7 @@ LISTING = Listing(
               help="Only this job, or this array.")  # fmt: skip
 @click.option("--since", metavar="DURATION", default="", help="Also jobs that ended since then, such as 7d; by sacct.")
 @click.option("--group-by", "by", type=click.Choice(GROUPS), help="Sums over jobs in place of jobs.")
-@click.option("--profiles", is_flag=True, help="What models make of GPUs, as the daemon has seen it.")
+@click.option("--profiles", is_flag=True, help="Show throughput, use and memory of models, as measured so far.")
 @listed(LISTING)
 def command(
     out: Output, keeps: JobFilter, job: int | None, since: str, by: str | None, profiles: bool, choice: Choice
@@ -66,7 +66,7 @@ def command(
     """Show how much jobs use the GPUs that they hold.
 
     "used" counts GPUs that computed at least 1 % of the time. "use" is the mean share of the time over all GPUs.
-    "unused" is the GPU hours that were held and not used. Where this is measured: measured_use of the configuration.
+    "unused" is the GPU hours that were held and not used. The source is set in [measured_use].
 
     Needs no more rights than squeue and sacct. Reads only.
     """

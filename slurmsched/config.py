@@ -104,9 +104,9 @@ class PlacementConfig(ConfigSection):
 class ScopeConfig(ConfigSection):
     """Which jobs slurmsched manages. A job must match every list that is not empty."""
 
-    partitions: tuple[str, ...] = Field((), description='managed partitions; empty = none, ["*"] = all')
-    accounts: tuple[str, ...] = Field((), description="managed accounts; empty = all")
-    qos: tuple[str, ...] = Field((), description="managed QOS; empty = all")
+    partitions: tuple[str, ...] = Field((), description='partitions whose jobs are managed; empty = none, ["*"] = all')
+    accounts: tuple[str, ...] = Field((), description="accounts whose jobs are managed; empty = all")
+    qos: tuple[str, ...] = Field((), description="QOS whose jobs are managed; empty = all")
     gpu_jobs_only: bool = Field(True, description="manage only jobs that request GPUs")
 
 
@@ -231,7 +231,7 @@ class DaemonConfig(ConfigSection):
 
 
 class PreemptionConfig(ConfigSection):
-    """Taking GPUs from running jobs; off unless `enabled`."""
+    """Preemption: taking GPUs from running jobs; off unless `enabled`."""
 
     enabled: bool = Field(False, description="let more urgent jobs take GPUs from running jobs")
     partitions: tuple[str, ...] = Field(
@@ -433,12 +433,13 @@ class MeasuredUseConfig(ConfigSection):
         "dcgm", description="whose series Prometheus has: dcgm-exporter with job labels, or the exporter of jobstats"
     )
     file: str = Field("", description="a CSV file with the columns job_id, gpu, use_pct, memory_mib")
-    window_s: float = Field(3600, ge=60, le=30 * 86_400, description="Prometheus: look at the last so many seconds [s]")
-    step_s: float = Field(60, ge=1, le=3600, description="Prometheus: time between two values that are looked at [s]")
+    window_s: float = Field(
+        3600, ge=60, le=30 * 86_400, description="Prometheus: length of time over which use is averaged [s]"
+    )
+    step_s: float = Field(60, ge=1, le=3600, description="Prometheus: time between two values that are averaged [s]")
     profiles: Annotated[str, AfterValidator(_absolute_or_none)] = Field(
         "",
-        description="CSV file in which the daemon keeps what models make of GPUs: use, memory and throughput; empty: "
-        "none is kept",
+        description="CSV file in which the daemon records use, memory and throughput of models; empty = none",
     )
     every_s: float = Field(
         0,
@@ -457,7 +458,7 @@ class MeasuredUseConfig(ConfigSection):
 
 
 class IdleGpusConfig(ConfigSection):
-    """What is done about running jobs that do not use their GPUs; needs measured_use.every_s."""
+    """Measures against running jobs that do not use their GPUs; needs measured_use.every_s."""
 
     tell: bool = Field(False, description="write to the job's AdminComment how many of its GPUs are idle")
     mail_command: tuple[str, ...] = Field(
@@ -468,12 +469,12 @@ class IdleGpusConfig(ConfigSection):
     below_pct: float = Field(
         5, ge=0, le=100, description="a job is idle if its GPUs compute less than this share of the time [%]"
     )
-    after_s: Positive = Field(7200, description="a job that has run shorter than this is not judged [s]")
-    except_users: tuple[str, ...] = Field((), description="users whose jobs are not judged")
-    except_accounts: tuple[str, ...] = Field((), description="accounts whose jobs are not judged")
-    except_partitions: tuple[str, ...] = Field((), description="partitions whose jobs are not judged")
-    except_qos: tuple[str, ...] = Field((), description="QOS whose jobs are not judged")
-    interactive: bool = Field(False, description="judge jobs of salloc and srun too")
+    after_s: Positive = Field(7200, description="a job that has run for less than this time is not checked [s]")
+    except_users: tuple[str, ...] = Field((), description="users whose jobs are not checked")
+    except_accounts: tuple[str, ...] = Field((), description="accounts whose jobs are not checked")
+    except_partitions: tuple[str, ...] = Field((), description="partitions whose jobs are not checked")
+    except_qos: tuple[str, ...] = Field((), description="QOS whose jobs are not checked")
+    interactive: bool = Field(False, description="also check jobs of salloc and srun")
 
     @property
     def acts(self) -> bool:
@@ -482,20 +483,20 @@ class IdleGpusConfig(ConfigSection):
 
 
 class JobReportsConfig(ConfigSection):
-    """What running jobs tell of themselves, and what is wanted of them (docs/talking-jobs.md)."""
+    """Reports of running jobs, and requests to them (docs/talking-jobs.md)."""
 
     folder: Annotated[str, AfterValidator(_absolute_or_none)] = Field(
         "",
         description="folder that all nodes share, with `reports` (mode 1777) and `wants` (slurmsched's own) in it; "
-        "without one jobs tell by their comments",
+        "empty: jobs report by their comments",
     )
     sizes: bool = Field(
         False,
         description="ask running jobs with min_gpus and max_gpus hints to change to the number of GPUs that the policy "
-        "gives them; they do it themselves. Needs lever.size",
+        "gives them; the jobs make the change. Needs lever.size",
     )
     least_run_s: Positive = Field(
-        600, description="a job that has run shorter than this is not asked for another size [s]"
+        600, description="a job that has run for less than this time is not asked for another size [s]"
     )
 
 

@@ -25,7 +25,7 @@ def expand_hostlist(text: str, most: int = MOST_NAMES) -> tuple[str, ...]:
             raise ValueError(f"not a hostlist (more than {most} names)")
         return names
     if _NOT_SLURMS.search(text) or not all(map(_RANGES.fullmatch, _GROUP.findall(text))):
-        raise ValueError("not a hostlist (Slurm knows neither steps nor what joins lists but a comma)")
+        raise ValueError("not a hostlist (Slurm has no steps, and joins lists only by commas)")
     names_at_least = _spanned(text)
     if names_at_least > most:
         raise ValueError(f"not a hostlist (more than {most} names)")

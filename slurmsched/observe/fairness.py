@@ -36,7 +36,7 @@ class JobTenants:
             if labels.any_text:
                 return cls(name, labels.codes, labels.names)
         if by != "auto":
-            raise InputError(f"does not tell the {by} of its jobs; leave out --by", source=source)
+            raise InputError(f"does not have the {by} of its jobs; leave out --by", source=source)
         return cls("job", np.arange(len(trace), dtype=np.int32), ())
 
     def mean(self, values: Floats, chosen: Bools) -> Floats:

@@ -144,7 +144,7 @@ def _query(config: MeasuredUseConfig, expression: str) -> list[dict[str, Any]]:
         for one in found:
             one["metric"].items(), _value(one)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise MeasurementError(f"{url} answered with something else than a vector: {text[:100]!r}") from error
+        raise MeasurementError(f"{url} answered with something other than a vector: {text[:100]!r}") from error
     return found
 
 

@@ -227,7 +227,7 @@ def _read_parts(file: zipfile.ZipFile, path: Path) -> SavedSnapshot:
         raise ValueError(f"its format is {head['format']!r}")
     if head["format_version"] > FORMAT_VERSION:
         made = f"is of format {head['format_version']}, made by slurmsched {head['made_by']}; here is {__version__}"
-        raise InputError(f"{made}, which knows {FORMAT_VERSION}: install the newer one", source=str(path))
+        raise InputError(f"{made}, which reads format {FORMAT_VERSION}; install the newer slurmsched", source=str(path))
     arrays = {name.removesuffix(ARRAY): np.load(io.BytesIO(file.read(name)), allow_pickle=False)
               for name in file.namelist() if name.endswith(ARRAY)}  # fmt: skip
     left_out: list[str] = []

@@ -105,7 +105,7 @@ class RunningCommand:
             return status, _read(self._out), _read(self._err)
         except subprocess.TimeoutExpired:
             raise SlurmUnreachableError(
-                f"{self.program} gave no answer within {self._timeout_s:g} s; is slurmctld well? (slurm.timeout_s)"
+                f"{self.program} gave no answer within {self._timeout_s:g} s; is slurmctld up? (slurm.timeout_s)"
             ) from None
         finally:
             self.abandon()

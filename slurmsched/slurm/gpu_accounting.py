@@ -105,7 +105,7 @@ def _steps(text: str) -> Iterator[tuple[int, dict[str, str], dict[str, str]]]:
     for line in filter(str.strip, text.splitlines()):
         parts = line.split("|")
         if len(parts) != 3:
-            raise UnreadableError("sacct or sstat printed something else than was asked for", text=line[:200])
+            raise UnreadableError("sacct or sstat printed something other than what was asked for", text=line[:200])
         job, dot, _ = parts[0].partition(".")
         if dot and (job_id := whole_number(job)):
             yield job_id, _named(parts[1]), _named(parts[2])
@@ -163,7 +163,7 @@ def ended_gpu_jobs(commands: Commands, since_s: float) -> list[GpuJob]:
                         "--state=CD,F,TO,CA,OOM,NF,PR,DL", f"--format={','.join(_JOB_FIELDS)}")  # fmt: skip
     cells = text.split(mark)
     if len(cells) % len(_JOB_FIELDS) != 1:
-        raise UnreadableError("sacct printed something else than was asked for", text="|".join(cells[:9])[:200])
+        raise UnreadableError("sacct printed something other than what was asked for", text="|".join(cells[:9])[:200])
     found = []
     for at in range(0, len(cells) - 1, len(_JOB_FIELDS)):
         job, shown, user, account, partition, qos, elapsed, tres, name = cells[at : at + len(_JOB_FIELDS)]

@@ -51,7 +51,7 @@ def parse_exclusive(text: str, means: str) -> frozenset[int]:
     """Ids of rows such as "7|NODE" with this value or of another form. Raises UnreadableError for a row without id."""
     rows = [(whole_number(job), said) for job, *said in (line.strip().split("|") for line in text.splitlines())]
     if not all(job for job, _ in rows):
-        raise UnreadableError("squeue printed something else than was asked for", text=text[:200])
+        raise UnreadableError("squeue printed something other than what was asked for", text=text[:200])
     return frozenset(job for job, said in rows if said == [means] or len(said) != 1 or not said[0])
 
 

@@ -279,7 +279,7 @@ def times_of(fields: Mapping[str, str]) -> RunTimes:
     times = [_instant(fields[name]) for name in ("Submit", "Start", "End")]
     known = [each for each in times if not math.isnan(each.at_s)]
     if len({each.wall for each in known}) > 1:
-        raise ValueError("some of its times tell an offset from UTC and some do not")
+        raise ValueError("some of its times have an offset from UTC and some do not")
     offsets = [each.offset_s for each in known if not math.isnan(each.offset_s)]
     submit, start, end = (each.at_s for each in times)
     return RunTimes(submit, start, end, any(each.wall for each in known), offsets[0] if offsets else NAN)
@@ -418,9 +418,7 @@ def _run(fields: Mapping[str, str], times: RunTimes) -> tuple[float, float, str]
     slack_s = 2 * HOUR_S if times.wall else 2.0
     if not times.submit_s - DAY_S <= times.start_s <= times.end_s + slack_s:
         if not 0 <= told_s <= times.end_s - times.submit_s + DAY_S:
-            raise ValueError(
-                "its start is long before its submission or after its end, and ElapsedRaw tells no run time"
-            )
+            raise ValueError("its start is long before its submission or after its end, and ElapsedRaw has no run time")
         return times.end_s - told_s - suspended_s, told_s, REMARK_START
     spanned_s = times.end_s - times.start_s - suspended_s
     if math.isnan(told_s):

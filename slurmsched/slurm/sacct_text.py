@@ -183,7 +183,7 @@ def _first_header(lines: Iterator[tuple[int, str]], source: InputFile) -> SacctH
             _note_message(before, source)
             return header
         if _RULED.fullmatch(text) and before and "JobID" in before[-1]:
-            raise source.fail(f"is sacct's table for people, which cuts its fields; {_advice()}", line=line)
+            raise source.fail(f"is sacct's default table, which cuts its fields; {_advice()}", line=line)
         if _ROW.fullmatch(text):
             raise source.fail(f"has no header line (sacct -n leaves it out); {_advice()}", line=line)
         before += [text] * bool(text.strip())

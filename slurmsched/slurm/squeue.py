@@ -370,5 +370,5 @@ def _sum_factors(text: str) -> float:
     except ValueError:
         total = float("nan")
     if not abs(total) < 2**53:
-        raise UnreadableError("sprio printed something else than priority factors", text=text)
+        raise UnreadableError("sprio printed something other than priority factors", text=text)
     return total

@@ -86,7 +86,7 @@ class WebServer:
         try:
             self._server = _Bounded((host, port), _handler(site), ":" in host)
         except (OSError, OverflowError) as error:
-            raise InputError(f"cannot be listened on: {error}", source=listen) from error
+            raise InputError(f"cannot listen on this address: {error}", source=listen) from error
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), daemon=True, name="http")
         self._thread.start()
 

@@ -192,11 +192,13 @@ def physics_cluster(
     Raises as PhysicsCluster, and ConfigError for a quirk that is only there without physics.
     """
     if model.restart_cost_by_gpus or model.costs_known or model.node_gpus:
-        raise ConfigError("physics goes with event_cost_s alone of the quirks of single simulators; leave one out",
+        raise ConfigError("cannot be combined with restart_cost_by_gpus, costs_known or node_gpus; leave one out",
                           key="physics")  # fmt: skip
     if isinstance(physics, CpuMemoryPhysics):
         if model.event_cost_s:
-            raise ConfigError("does not go with physics of CPUs and memory; leave one out", key="model.event_cost_s")
+            raise ConfigError(
+                "cannot be combined with physics of CPUs and memory; leave one out", key="model.event_cost_s"
+            )
         return CpuMemoryCluster(slowed(trace, model), hardware, physics, model, seed=seed)
     made: type[PhysicsCluster] = EventCostCluster if model.event_cost_s else PhysicsCluster
     return made(slowed(trace, model), hardware, physics, model, seed=seed)
@@ -210,8 +212,8 @@ def gpu_parts_cluster(
     Raises as GpuPartsCluster, and ConfigError for a quirk of simulators that know whole GPUs only.
     """
     if model.own_cluster or model.adapts or model.tells_progress or model.profile_gpus:
-        raise ConfigError("parts of GPUs go with slowdown alone of the quirks of single simulators; leave them out, or "
-                          "take a placement of whole GPUs", key="placement")  # fmt: skip
+        raise ConfigError("of the settings of published simulators only slowdown works with parts of GPUs; leave the "
+                          "others out, or use a placement of whole GPUs", key="placement")  # fmt: skip
     nodes = [node for node in described.layout.nodes if node.gpus]
     return GpuPartsCluster(slowed(trace, model), nodes, model, cpus_known=described.cpus_known, seed=seed)
 

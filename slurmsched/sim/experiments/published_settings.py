@@ -95,7 +95,7 @@ class PublishedSettings(IdealSettings):
         if self.profile_gpus and not self.profile_s:
             raise ConfigError("must be a time above 0 s: jobs are profiled for so long", key="model.profile_s")
         if self.profile_gpus and (self.adapts or self.rounds_follow or self.slowdown != 1.0):
-            raise ConfigError("goes with none of adapts, rounds_follow and slowdown", key="model.profile_gpus")
+            raise ConfigError("cannot be combined with adapts, rounds_follow or slowdown", key="model.profile_gpus")
 
     @property
     def own_cluster(self) -> bool:

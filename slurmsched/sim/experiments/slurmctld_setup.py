@@ -208,7 +208,7 @@ def _steering(request: ReplayRequest) -> PlannerWithStore:
     tiers, starvation = _tiers(request), StarvationConfig(age_cap_s=request.age_cap_s)
     if request.preempt is not None:
         if policy is None:
-            raise ConfigError(f"{word} ranks no jobs, so that nobody can lose GPUs to another one", key="preempt")
+            raise ConfigError(f"{word} ranks no jobs, so it preempts none", key="preempt")
         sections = PreemptionSections.of(request.preempt)
         config: dict[str, Any] = {section: getattr(sections, section).model_dump() for section in SECTIONS}
         planner = replace(sections.planner(policy, word), tiers=tiers, starvation=starvation)

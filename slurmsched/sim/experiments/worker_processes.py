@@ -171,7 +171,7 @@ def _in_processes(
         except KeyboardInterrupt:
             return _stopped(futures, desk)
         except BrokenProcessPool:
-            raise SlurmschedError("a process was ended from outside; if memory is short, try --jobs 1") from None
+            raise SlurmschedError("a process was ended from outside; if memory is short, try --workers 1") from None
         finally:
             desk.stop.set()
             pool.shutdown(cancel_futures=True)  # and wait: who has just begun still needs what the desk shares

@@ -162,7 +162,7 @@ def _of_nodes(one: NodeClass, node: str, path: Path, *, named: bool) -> NodeClas
     """What a slurmd printed holds for its own node and those like it, not for every node that reads the new file."""
     nodes = hosts_or_none(node)
     if nodes is None or (named and not nodes):
-        raise InputError("describes the node where `slurmd -G` ran; name it and its like with --node n[1-4]",
+        raise InputError("describes the node where `slurmd -G` ran; name it and all nodes like it with --node n[1-4]",
                          source=str(path))  # fmt: skip
     return replace(one, nodes=nodes)
 

@@ -160,7 +160,7 @@ def test_compare__interrupted_prints_what_it_has(
 @pytest.mark.parametrize(("words", "said"), [
     (["--policy", "fifo", "--policy", "fifoo"], "six.csv under fifoo: policy: no policy 'fifoo' (did you mean"),
     (["--policy", "fifo", "--policy", "fifo"], "'fifo' is named twice"),
-    (["--policy", "fifo", "--tenants", "account"], "does not tell the account of its jobs"),
+    (["--policy", "fifo", "--tenants", "account"], "does not have the account of its jobs"),
     (["--policy", "fifo", "--page", "/nowhere/page.html"], "the folder does not exist"),
     (["--policy", "fifo", "--cluster", "1x2"], "job 2 asks for 4 GPUs"),
 ])  # fmt: skip

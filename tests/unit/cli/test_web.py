@@ -37,7 +37,7 @@ def test_web__names_a_port_that_is_in_use(run, fakes):
         other.listen()
         port = other.getsockname()[1]
         done = run("web", "--port", str(port))
-    assert (done.code, f"127.0.0.1:{port}: cannot be listened on: " in done.err) == (2, True)
+    assert (done.code, f"127.0.0.1:{port}: cannot listen on this address: " in done.err) == (2, True)
 
 
 @pytest.mark.parametrize(

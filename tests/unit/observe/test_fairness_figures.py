@@ -40,7 +40,7 @@ def test_tenants__are_users_then_accounts_then_jobs() -> None:
 
 def test_tenants__that_are_not_recorded_are_an_error() -> None:
     """The file is named."""
-    with pytest.raises(InputError, match=r"t\.csv: does not tell the user of its jobs"):
+    with pytest.raises(InputError, match=r"t\.csv: does not have the user of its jobs"):
         JobTenants.find(TRACE.with_columns(user=[""] * 3), "user", "t.csv")
 
 

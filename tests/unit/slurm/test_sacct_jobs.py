@@ -544,7 +544,7 @@ def test_sacct__says_what_is_no_row(tmp_path: Path) -> None:
     ("JobID|JobName|Partition|Account|AllocCPUS|State|ExitCode\n7|a|b|c|8|COMPLETED|0:0\n",
      "has no field Submit, Start, End; run: SLURM_TIME_FORMAT=%s sacct -aXDP"),
     ("JobID           JobName      State\n------------ ---------- ----------\n7  a  COMPLETED\n",
-     "is sacct's table for people, which cuts its fields; run: "),
+     "is sacct's default table, which cuts its fields; run: "),
     ("7|7|ann|COMPLETED|2024-01-01T00:00:00|x\n", "has no header line (sacct -n leaves it out); run: "),
     ("7_1;|;7;|;CANCELLED by 5;|;x\n", "has no header line (sacct -n leaves it out); run: "),
 ])  # fmt: skip

@@ -199,7 +199,7 @@ def test_play_all__hands_on_the_error_of_a_process() -> None:
 def test_play_all__says_when_a_process_was_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """As when memory runs out: one line with what to do."""
     monkeypatch.setattr(worker_processes, "_set_up_worker", operator.index)  # fails at the start of every process
-    with pytest.raises(SlurmschedError, match="a process was ended from outside; if memory is short, try --jobs 1"):
+    with pytest.raises(SlurmschedError, match="a process was ended from outside; if memory is short, try --workers 1"):
         play_cases([SIX], comparison_cases(1, [ReplayRequest(policy="fifo"), ReplayRequest(policy="las")]), 2, ignore)
 
 

@@ -265,7 +265,7 @@ def test_physics__refuses_speeds_of_another_number() -> None:
 def test_physics__refuses_the_costs_of_single_simulators() -> None:
     """What they would do to a speed that changes nobody says."""
     request = ReplayRequest("1x4", "fifo", placement="consolidated", physics="spread", settings={"costs_known": True})
-    with pytest.raises(ConfigError, match="physics goes with event_cost_s alone"):
+    with pytest.raises(ConfigError, match="cannot be combined with restart_cost_by_gpus"):
         ReplaySession(Trace.of([1], [1], [0], [1]), request)
 
 
