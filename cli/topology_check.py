@@ -84,9 +84,9 @@ def register_check(group: click.Group) -> None:
     def check(out: Output, cases: Sequence[TopologyCase], version: tuple[int, ...]) -> None:
         """Show how often Slurm picks the best free GPUs.
 
-        Considers every set of free GPUs of a node (of more than nine GPUs, a thousand random sets), and every job of
-        two or more GPUs, by form of request. Shows the share of cases in which Slurm picks the best set, the mean
-        bandwidth lost, and the three worst cases. --gpus-per-task is checked with one GPU per task,
+        Considers every set of free GPUs of a node, and every job of two or more GPUs, by form of request. Of a node of
+        more than nine GPUs it considers a thousand random sets. Shows the share of cases in which Slurm picks the best
+        set, the mean bandwidth lost, and the three worst cases. --gpus-per-task is checked with one GPU per task,
         --gpus-per-socket with whole sockets. Cases in which Slurm's choice is unknown are counted.
         """
         from slurmsched.slurm.doctor.topology_cases import checked

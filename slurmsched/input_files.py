@@ -228,8 +228,8 @@ class _CsvLines:
 def csv_rows(source: InputFile, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
     """Number of its last line and fields of each row.
 
-    A row is rejected alone whose quoted text runs on to the end of the file, or over lines that are rows themselves, by
-    their delimiters, to a quote of another row: a file was torn there, or a quote of a name was not doubled.
+    A single row is rejected in two cases. Its quoted text runs on to the end of the file. Or it runs over lines that
+    are rows by their delimiters, up to a quote of another row. The file was torn there, or a quote was not doubled.
     Raises InputError for what csv cannot read, and if strict for such a row.
     """
     with source.text() as file:

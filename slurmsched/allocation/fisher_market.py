@@ -39,10 +39,12 @@ class RemainingWork:
 def remaining_work(snapshot: Snapshot, whole_s: Floats, table: str, reference: str) -> RemainingWork:
     """What is left of each job. whole_s: (N,) run time of the whole job at its present batch size [s].
 
-    Of K batch sizes that a job may have (hint `batches`) each is believed to take 1 / K of it, with the weight of one
-    whole job; the share done with each is observed beside that. table, reference: throughputs and their GPU type, ""
-    = all batch sizes are equally fast. A job without the hint keeps its batch size; one without `progress` has done
-    the share of its run time that it ran.
+    A job may have K batch sizes (hint `batches`). Each is expected to take 1 / K of the job. That belief weighs as much
+    as one whole job, and the observed shares are added to it. A job without the hint keeps its batch size. A job
+    without the hint `progress` has done the share of its run time that it ran.
+
+    table: throughputs; None = all batch sizes are equally fast.
+    reference: the GPU type of the table; "" = all batch sizes are equally fast.
     Source: Zheng et al. (Shockwave), NSDI '23, for the Dirichlet posterior over regimes, as in its released code.
     """
     jobs, known = snapshot.jobs, _known(snapshot)
@@ -192,11 +194,13 @@ class RoundBuyers:
 def buy_rounds(buyers: RoundBuyers, offer: RoundOffer) -> tuple[Int64s, Floats]:
     """Rounds that each job buys (N,) int64, and its weight (N,).
 
-    The mean of log(share done by the end of the window) less k times the longest rest is as high as can be, where no
-    job takes longer than rho_max times its fair time. Where that cannot be kept, jobs that are late weigh
-    ratio ** power. Both times count from the job's own submission, as the paper's finish-time fairness does.
-    Ours: whole numbers of rounds instead of one variable a round, which tells rounds of one job apart for nothing; the
-    submission, since the released code divides times from the start of its trace; and no solver (see _solved).
+    The goal is the mean of log(share done by the end of the window) less k times the longest rest. It is as high as
+    possible with no job over rho_max times its fair time. Where that is impossible, late jobs weigh ratio ** power.
+    Both times count from the job's own submission, as the paper's finish-time fairness does.
+    Ours:
+    - Whole numbers of rounds. One variable for each round would tell rounds of a job apart to no purpose.
+    - Times since the submission. The released code has times since the start of its trace.
+    - No solver, see _solved.
     """
     share = min(1.0, offer.gpus / len(buyers.gpus))
     weight = np.ones(len(buyers.gpus))

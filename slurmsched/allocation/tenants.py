@@ -177,8 +177,11 @@ def fair_tickets(cluster: HeterogeneousCluster, account: Int64s, shares: Floats)
 def trade_tickets(tickets: Floats, cluster: HeterogeneousCluster, owner: Int64s) -> tuple[Floats, list[TicketTrade]]:
     """Tickets after all deals, (N, T), and the deals. No job's throughput falls; every type is given out as before.
 
-    tickets: (N, T) GPUs. owner: (N,), between whose jobs prices are found. For each two types the job that gains most
-    from the fast one buys from the one that gains least, at the gain of the next owner's best job.
+    For each two types the job that gains most from the fast one buys. The job that gains least sells. The price is the
+    gain of the next owner's best job.
+
+    tickets: (N, T) GPUs.
+    owner: (N,); prices are found between the jobs of different owners.
     Source: Chaudhary et al. (Gandiva-fair), EuroSys '20, for deals of the highest with the lowest at the second price.
     """
     held, deals = tickets.copy(), list[TicketTrade]()

@@ -334,8 +334,10 @@ def tested_after(
 
 @kernel
 def last_end(runs: Runs, chosen: Int64s, begun: int, gone: int, otherwise: float) -> float:
-    """The end of the last run that holds a node of chosen (N,), of those between begun and gone in order of their ends;
-    `otherwise` if none does."""
+    """The end of the last run that holds a node of chosen (N,); `otherwise` if none does.
+
+    Only the runs from begun to gone count, in order of their ends.
+    """
     order, first, node_count, node = runs.order, runs.first, runs.node_count, runs.node
     for i in range(gone - 1, begun - 1, -1):
         if touches(first[order[i]], node_count[order[i]], node, chosen):

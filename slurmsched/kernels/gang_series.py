@@ -91,10 +91,12 @@ def serve_series(
 ) -> tuple[int, Int64s, Int64s, Int64s]:
     """GPUs for each gang, whole or not at all, in their order: what `linked` chooses for each by what is free then.
 
-    unused: GPUs that are free or held by jobs that may have to go; a gang of more is passed over. stops: end at the
-    first other gang that does not fit. Changes the free GPUs, CPUs and memory of the cluster.
-    Returns how many gangs were looked at, (M,) how many nodes each got, and their rows and GPU masks, one gang after
-    another, ascending by node in each. Source: slurmsched; the choices are those of gang_fit's kernels.
+    unused: GPUs that are free or held by jobs that may have to go. A larger gang is passed over.
+    stops: end at the first other gang that does not fit.
+    Changes the free GPUs, CPUs and memory of the cluster.
+    Returns the number of gangs that were looked at, (M,) the number of nodes of each, and the rows and GPU masks of
+    these nodes: one gang after another, ascending by node. Source: slurmsched; the choices are those of gang_fit's
+    kernels.
     """
     gangs, most = asks.gpus.size, 0
     for i in range(gangs):

@@ -15,9 +15,13 @@ LEAST = 1e-9  # GPUs: what is left of a share below it is rounding
 def ends_alone(submit_s: Floats, gpus: Int64s, duration_s: Floats, share: float) -> Floats:
     """When each job ends if its tenant has `share` GPUs for itself [s]. (J,) float64.
 
-    submit_s: (J,) float64, ascending. gpus: (J,) int64. duration_s: (J,) float64. share: GPUs, above 0, may be
-    a fraction. Earlier jobs first: each holds the GPUs it asked for as far as those before it leave any, and
-    progresses in proportion, so that the whole share works as long as enough is asked for.
+    Earlier jobs come first. Each holds the GPUs that it asked for, as far as the jobs before it leave any. It
+    progresses in proportion. So the whole share works while enough GPUs are asked for.
+
+    submit_s: (J,) float64, ascending.
+    gpus: (J,) int64.
+    duration_s: (J,) float64.
+    share: GPUs, above 0; a fraction is allowed.
     Source: slurmsched; the isolated share of Mahajan et al. (Themis), NSDI '20, without loss by rounding.
     """
     jobs = submit_s.size

@@ -45,10 +45,14 @@ def unequal(one: Int64s, other: Int64s) -> bool:
 def pick_nodes(free: Int64s, usable: Bools, request: NodeRequest, shortest: bool, taken: Int64s) -> bool:
     """Whether the job fits; then taken[n] is 1 for nodes that give `need`, 2 for the one that gives `last`.
 
-    free: (R, N) int64 GPUs, CPUs, MiB and more. usable: (N,) bool, nodes it may use. taken: (N,) int64, overwritten.
     A single node is the lowest that fits; if shortest, the lowest of the shortest run of neighbouring nodes that fit.
-    Several come from one run, from its lowest on, then from further runs. Run by run, the best so far gives way to one
-    that is long enough and has fewer free CPUs (or is the first long enough), and to one too short that has more.
+    Several come from one run, from its lowest node on, then from further runs. The best run is found one by one:
+    - A run that is long enough wins if it is the first such run or has fewer free CPUs than the best.
+    - A run that is too short wins over a best run that is too short and has fewer free CPUs.
+
+    free: (R, N) int64 GPUs, CPUs, MiB and more.
+    usable: (N,) bool, nodes that the job may use.
+    taken: (N,) int64, overwritten.
     Source: Slurm's select/cons_tres without a topology, nodes of equal weight; single nodes as 26.05 does, and if
     shortest as 24.11.
     """

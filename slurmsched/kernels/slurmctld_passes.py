@@ -264,9 +264,11 @@ def backfill_pass(
     walked: only so many of the jobs are walked through; the others stand for all behind them, one for each request.
     cluster.free and room: (L,) float64, what each limit still allows, are changed. A job that cannot do without
     completing nodes is held up, with a reservation.
-    A job is tried at the present, then where reservations end. Each try takes running jobs away in windows of time, and
-    gives as its start the end of the last one taken that holds a node of the job's, or if last_of_all of the last one:
-    none that ends after the next try begins, and at once those that end by its own time. Source: Slurm's
+    A job is tried at the present, then where reservations end. Each try takes running jobs away:
+    - at once those that end by its own time;
+    - then others in windows of time, but none that ends after the next try begins.
+    The start is the end of the last job taken that holds a node of the job; if last_of_all, of the last job taken.
+    Source: Slurm's
     sched/backfill and select/cons_tres (will-run).
     """
     now, step, jobs_count, width = rules.now, rules.step, jobs.nodes.size, cluster.usable.shape[1]

@@ -80,10 +80,12 @@ class GpuSelection:
 class PlacedJob:
     """What a job of several GPUs got at its start, and the best it could have had then.
 
-    got_gb_per_s, best_gb_per_s: smallest link of the best ring through the set, or where that is equal the sum of its
-    links [GB/s]; NaN for a job of several nodes. ratio: got over best, 0 to 1; of a job of several nodes the least of
-    one over the cells of the fabric that it spans without need, the share of its --switches and that of its --segment
-    that is kept. pinned: it started on a node list of ours. note: what it missed.
+    got_gb_per_s, best_gb_per_s: smallest link of the best ring through the set [GB/s]. If these are equal, the sum of
+        its links. NaN for a job of several nodes.
+    ratio: got over best, 0 to 1. For a job of several nodes it is the least of three numbers: 1 over the cells of the
+        fabric that it spans without need, and the kept shares of its --switches and of its --segment.
+    pinned: it started on a node list of slurmsched.
+    note: what it missed.
     """
 
     job_id: int

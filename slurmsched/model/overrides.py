@@ -14,13 +14,14 @@ class JobChanges:
 
     gpus: int32, GPUs that the job is to hold; 0 = as many as it asks for.
     gpu_type: the type it is to run on for now; "" = any that it may.
-    gpus_by_type: what it is to hold of several types at once, as a request in normal form ("gpu:k80:2,gpu:v100:4"),
-    in sum as many as it is to hold; "" = one type at most. gpu_type is then for clusters that give it one type only.
+    gpus_by_type: what it is to hold of several types at once, as a request in normal form ("gpu:k80:2,gpu:v100:4").
+        The sum is the number that it is to hold; "" = one type at most. gpu_type is then for clusters that give it one
+        type only.
     start_s: float64, it is not to start before this time [Unix s]; -inf = whenever, inf = not as things are now.
-    share: float64 in [0, 1], part of the time for which it is to hold GPUs in the long run; shown to people, the order
-    of each round already follows it.
-    beside: int64, id of the job on whose GPUs it is to run for now, which asks for as many and is beside none itself;
-    -1 = on its own.
+    share: float64 in [0, 1], part of the time for which it is to hold GPUs in the long run. It is only shown: the order
+        of each round follows it already.
+    beside: int64, id of the job on whose GPUs it is to run for now; -1 = on its own. That job asks for as many GPUs and
+        is beside no other job.
     """
 
     gpus: Int32s | None = None

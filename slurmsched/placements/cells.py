@@ -25,11 +25,11 @@ class CellPlacement:
 
     virtual_clusters: account -> level -> cells, the share of each tenant. Levels: "switch", "socket", "node", and
     "cell1", "cell2" and up of the fabric; "node:v100" counts nodes with that GPU type only. Jobs of these accounts are
-    guaranteed and stay within the share: first in cells that the tenant has in use, then in a new one, for which the
-    most broken-up larger cell is broken up further, and none that others' shares need. Jobs of other accounts, and of
-    the qos named in `opportunistic`, use what is idle, away from guaranteed ones, and make way for them.
-    A running job whose share a more urgent one of its tenant took goes on while nobody needs its GPUs. Nodes that take
-    no jobs are no cells. Raises ConfigError for an unknown level or a negative number.
+    guaranteed and stay within the share. They go first to cells that the tenant has in use, then to a new one. For a
+    new one the most broken-up larger cell is broken up further, but none that the shares of others need. Jobs of other
+    accounts, and of the QOS in `opportunistic`, use what is idle, away from guaranteed jobs, and make way for them. A
+    running job whose share a more urgent one of its tenant took goes on while nobody needs its GPUs. Nodes that take no
+    jobs are no cells. Raises ConfigError for an unknown level or a negative number.
     Source: Zhao et al. (HiveD), OSDI '20, sections 3 and 4. Not modelled: pinned cells (a partition and an account
     of their own do that) and gangs of unequal pods.
     """

@@ -26,11 +26,13 @@ from slurmsched.resources.placeable_gpus import PlaceableGpus
 class Linked:
     """The best set of free GPUs for each job, on the node and in the cell where it fits most tightly.
 
-    On one node: no GPU off the fabric, the heaviest smallest link of the ring, the largest sum of links, then the
-    node left fullest, then the cell, then the least harm to what stays free. A gang of several nodes: the lowest
-    cell of the fabric that holds it, the fullest such cell, in it the fewest of the lowest cells, and the same choice
-    of nodes in these. Jobs of one GPU fill nodes and cells that are in use, so that whole ones stay free. Nodes of
-    unknown wiring count as without links.
+    On one node these count, in this order:
+    1. no GPU off the fabric; 2. the heaviest smallest link of the ring; 3. the largest sum of links;
+    4. the fullest node afterwards; 5. the fullest cell; 6. the least harm to what stays free.
+
+    For a gang of several nodes these count: the lowest cell of the fabric that holds it, the fullest such cell, and in
+    it the fewest of the lowest cells. In these the nodes are chosen in the same way. Jobs of one GPU fill nodes and
+    cells that are in use, so that whole ones stay free. Nodes of unknown wiring count as without links.
     objective: "smallest" link of the ring first, or the "sum" of its links alone, as MAPA counts.
     Raises ConfigError for another objective. Source: ours; best sets are proven by tests against all sets and rings.
     """

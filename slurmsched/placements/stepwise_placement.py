@@ -48,10 +48,15 @@ class InUse:
 class StepwisePlacement:
     """What a placement gives one waiting job beside all that running jobs hold.
 
-    The same as its `place` with a ranking of the holding jobs and that one, on a snapshot in which other nodes are
-    closed and what earlier jobs took is in use.
-    choose: of the placement. pool, usable: of node_pools, for the rows of `row_at`. free: (N,) masks of GPUs to give.
-    free_closed: (N,) the same of a closed node. whole: (N,) masks of all its GPUs. cpus, memory_mib: (N,) to give.
+    It equals `place` with a ranking of the holding jobs and that one. The snapshot then has other nodes closed, and
+    what earlier jobs took in use.
+
+    choose: of the placement.
+    pool, usable: of node_pools, for the rows of `row_at`.
+    free: (N,) masks of GPUs to give.
+    free_closed: (N,) the same of a closed node.
+    whole: (N,) masks of all GPUs of a node.
+    cpus, memory_mib: (N,) to give.
     shown: (N,) GPUs that allocations show.
     """
 

@@ -233,9 +233,13 @@ def ask_size(folder: Path | None, action: AskSize) -> None:
 
 
 def forget_wants(folder: Path | None, jobs: Jobs) -> None:
-    """Remove what was asked of jobs that Slurm does not know any more, as an id may come again, and what sizes were
-    asked of earlier runs of those that run. folder: None = there is none. A file that cannot be read stays, as does
-    one that cannot be removed: no request of another job depends on it."""
+    """Remove requests that no longer count.
+
+    These are the requests of jobs that Slurm no longer shows, since an id may come again. They are also the sizes that
+    were asked of earlier runs. A file that cannot be read or removed stays: no request of another job depends on it.
+
+    folder: None = there is none.
+    """
     if folder is None:
         return
     for job in _numbered(folder):

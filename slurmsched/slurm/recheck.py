@@ -61,8 +61,12 @@ Request = SetNodeList | SetGpuRequest | SetCpus | SetMemory  # actions that what
 
 
 class Recheck:
-    """Reads the few jobs of some actions again: one squeue, one sprio if a site factor is among them, and what those
-    ask for that are to get a node list, a request or a number of CPUs."""
+    """Reads the few jobs of some actions again.
+
+    - One squeue.
+    - One sprio, if a site factor is among the actions.
+    - The requests of jobs that are to get a node list, a request or a number of CPUs.
+    """
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands

@@ -24,8 +24,8 @@ LARGEST_COUNT = 1 << 62
 class SacctJsonTrace(SacctLoader):
     """The list "jobs" of the answer, one job after the other; steps are passed over.
 
-    Fields are those of the kind `sacct`. Times are Unix seconds, and users cannot write a job of their own into it, as
-    they can with a line break in a text of `sacct -P`.
+    Fields are those of the kind `sacct`. Times are Unix seconds. Users cannot write a job of their own into it. In a
+    text of `sacct -P` they can, by a line break.
 
     cluster: of a file with several, the one to take; "" for all.
     """

@@ -43,9 +43,9 @@ class SacctHeader:
     def row(self, text: str) -> SacctRow | None:
         """A row, None if the text has too few or too many fields.
 
-        A delimiter within a text of users makes surplus parts: the fields to both ends of the texts are sure, and where
-        several texts stand side by side nobody can tell which part is whose, so that all of them are left out. Quotes
-        as of a spreadsheet are read where the parts do not fit without.
+        A delimiter within a text of users makes surplus parts. The fields before and after the texts are sure. If
+        several texts stand side by side, their parts cannot be told apart, so these texts are left out. Quotes of a
+        spreadsheet are read if the parts do not fit otherwise.
         """
         values = text.split(self.delimiter)
         if len(values) > len(self.names) and '"' in text and self.delimiter in ",;\t":

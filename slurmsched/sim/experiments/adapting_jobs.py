@@ -126,8 +126,8 @@ class AdaptingCluster(IdealCluster):
     A job's model is told with its batch size, its mode as its name; its run time is that at its first batch size, so
     that times the throughput gives its steps. Between two rounds of which it was in the first a job may change its
     batch size (BatchSizeRule.wanted); begun epochs then count whole. A job that was not in the round before loses
-    restart_cost_s of its slice. Policies see the present batch size and the progress as hints, and as the time limit
-    how long the whole job would take at the present batch size.
+    restart_cost_s of its slice. Policies see the present batch size and the progress as hints. The time limit is the
+    run time of the whole job at the present batch size.
     Raises InputError for a model that the table lacks, ConfigError without rounds.
     Source: the simulator of Zheng et al. (Shockwave), NSDI '23.
     """

@@ -51,10 +51,12 @@ def slurm_jobs(count: int, folder: Path, tell: Message) -> Iterator[SweepWorkers
     They talk with this process by TLS with a key made for this run, or in clear text where Dask's configuration says so
     (jobqueue.slurm.protocol: "tcp://").
 
-    What they ask for comes from Dask's own configuration, jobqueue.slurm, over JOB. folder: made where there is
-    none, seen by all machines, for their key, which its owner alone can read, and their logs. tell: given a line where
-    no worker comes. Raises InputError without Dask or for a configuration that it refuses, SlurmError when Slurm would
-    not take such a job, WorkersLostError when Dask does not reach its own scheduler.
+    What they ask for comes from Dask's own configuration, jobqueue.slurm, over JOB.
+
+    folder: for their key, which only its owner can read, and their logs. All machines see it. It is made if missing.
+    tell: gets a line if no worker comes.
+    Raises InputError without Dask or for a configuration that Dask refuses. Raises SlurmError if Slurm refuses such a
+    job, and WorkersLostError if Dask does not reach its own scheduler.
     """
     distributed, jobqueue = _dask("distributed"), _dask("dask_jobqueue")
     try:

@@ -37,11 +37,12 @@ PRECISION = {
 class PublishedRow:
     """One published replay. What it leaves open its table says.
 
-    trace: of those shipped; jobs: only so many that come first, 0 = all. cluster, policy, placement, backfill, physics:
-    as `slurmsched replay` takes them. against: the policy that a claim compares with; figures are then ratios, its
-    figure over that of `policy`: mean JCT, mean wait, makespan, deadlines missed (none counts as one), and rho of the
-    tenant who fares worst (the slowdown of the job that does, where no tenants are known). Deadlines met are those of
-    `policy` over the other's.
+    trace: of those shipped.
+    jobs: only this number of first jobs; 0 = all.
+    cluster, policy, placement, backfill, physics: as `slurmsched replay` takes them.
+    against: the policy that a claim compares with. Figures are then ratios: its figure over that of `policy`. They are
+        mean JCT, mean wait, makespan, deadlines missed (none counts as one), and rho of the tenant with the worst.
+        Without tenants rho is the largest slowdown of a job. Deadlines met are those of `policy` over the other's.
     sharing: a workload of requests of parts of GPUs (experiments.gpu_sharing), placed `runs` times.
     power: the figure is what powering idle nodes down by a forecast gains (survey.power_saving), not of the replay.
     settings: fields of PublishedSettings. parameters: of the policy, besides those of its text; `against` has none.

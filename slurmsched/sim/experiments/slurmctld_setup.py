@@ -40,13 +40,15 @@ LEAST_RUN_S = 300.0
 class RequeuePlanner:
     """A planner that also requeues running jobs for more urgent ones, as simulators of papers let a policy preempt.
 
-    Every job may lose its GPUs, at no other cost than Slurm's delays and its restart, and nothing keeps its nodes for
-    the job that they are meant for but the order of the queue. That shows what a policy could gain where all jobs can
-    be moved. The daemon never works like this: it asks for a hint, sends signals, reserves
+    Every job may lose its GPUs. That costs Slurm's delays and the restart, nothing else. Only the order of the queue
+    keeps the nodes for the job that they are meant for. So this shows what a policy could gain if all jobs can be
+    moved. The daemon never works like this: it needs a hint, sends signals and reserves
     (planning.operations.preemption).
 
-    planner: orders the waiting jobs. placement: says who would hold which GPUs. least_run_s: a job runs at least this
-    long before it is requeued [s], so that a requeue, which costs Slurm's kill wait and a restart, is worth it.
+    planner: orders the waiting jobs.
+    placement: says who would hold which GPUs.
+    least_run_s: a job runs at least this long before it is requeued [s]. A requeue costs Slurm's kill wait and a
+        restart.
     """
 
     planner: Planner

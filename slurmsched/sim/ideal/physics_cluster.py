@@ -103,10 +103,9 @@ class GpuHolders:
 def assign_gpus(target: Assignments, seen: Int64s, before: GpuHolders, capacity: Int64s) -> GpuHolders:
     """The entries of a target, each with its GPUs.
 
-    Where a placement only counted, a job keeps what it had on that node, and a new one takes the lowest free indices,
-    as a picker that knows no links does. Of two that shared what they had the first keeps it; a guest has the GPUs of
-    its host. seen: rows of the cast that the target's rows mean. before: what those hold that go on. capacity: (N,)
-    GPUs of each node.
+    Where a placement only counted, a job keeps what it had on that node. A new job takes the lowest free indices. Of
+    two jobs that shared GPUs the first keeps them. A guest has the GPUs of its host. seen: rows of the cast that the
+    target's rows mean. before: what those hold that go on. capacity: (N,) GPUs of each node.
     """
     if (guests := target.host >= 0).any():
         own = assign_gpus(_without_guests(target), seen, before, capacity)

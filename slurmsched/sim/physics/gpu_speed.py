@@ -130,8 +130,8 @@ class PairSpeed(GpuTypeSpeed):
 
     throughputs, reference, whole_steps_s: as of gpu-types; the table must have pairs, as `gavel` has of one GPU each.
     Two jobs share all their GPUs or none. When one of them ends the other goes on at its speed alone.
-    Raises as gpu-types, and InputError for a pair of which the table has no throughputs, for three jobs on a GPU, and
-    for jobs that share a part of their GPUs only.
+    Raises as gpu-types. Raises InputError for a pair without throughputs in the table, for three jobs on a GPU, and for
+    jobs that share only a part of their GPUs.
     Source: Narayanan et al. (Gavel), OSDI '20.
     """
 
@@ -174,11 +174,11 @@ class UtilizationSpeed(ChangeCosts):
 
     tiny, medium: words in names of models whose jobs score 0 and 1; all others score 2. kept: five shares, of the sums
     0 to 4. Two jobs share all their GPUs or none; when one of them ends the other goes on at speed 1.
-    Raises ConfigError for shares that are not five, ascend or are not within 0 and 1, and for words that are no list;
-    InputError for three jobs on a GPU, and for jobs that share a part of their GPUs.
-    Source: the tiers and their bounds, a mean speed beside others of 0.95 and 0.85, are those by which the public
-    analyzer of Hu et al. (Lucid), ASPLOS '23, labels models: the bound itself is the share of sums 0 and 2, and sum 1
-    lies between; the shares of sums 3 and 4, which Lucid never packs, are ours.
+    Raises ConfigError for shares that are not five, that ascend or are not within 0 and 1, and for words that are no
+    list. Raises InputError for three jobs on a GPU, and for jobs that share a part of their GPUs.
+    Source: Hu et al. (Lucid), ASPLOS '23. Its public analyzer labels models by these tiers. Their bounds are a mean
+    speed beside others of 0.95 and 0.85. A bound is the share of the sums 0 and 2, and sum 1 lies between. The shares
+    of the sums 3 and 4 are ours: Lucid never packs such jobs.
     """
 
     shared: ClassVar[bool] = True

@@ -422,8 +422,11 @@ class Admission:
 
 
 def time_limits(trace: Trace, requests: SubmittedRequests, layout: ClusterLayout, tree: AssociationTree) -> Floats:
-    """Time limit of each job [s]. (J,). One that is not known is DefaultTime, else the partition's MaxTime or what
-    MaxWall or MaxTRESMins of its QOS or account leave, but never less than the job ran."""
+    """Time limit of each job [s]. (J,).
+
+    An unknown limit is DefaultTime. Without one it is the partition's MaxTime, or what MaxWall or MaxTRESMins of the
+    QOS or account leave. It is never less than the run time of the job.
+    """
     part = layout.partition_rows(requests.partition)
     max_s, default_s = (layout.of_partitions(name)[part] for name in ("max_time_s", "default_time_s"))
     wall_s, _, gpu_s = _of_job(requests, layout, tree)
