@@ -13,7 +13,7 @@ import click
 
 from slurmsched import __version__
 from slurmsched.cli.framework import CommandGroup, complain
-from slurmsched.errors import ConfigError, MissingPackageError, SlurmschedError
+from slurmsched.errors import ConfigError, MissingPackageError, SlurmschedError, UnreadableError
 from slurmsched.passwords import without_passwords
 
 # Heads of the help, and the commands under each: modules of slurmsched.cli that hold one click command named `command`.
@@ -142,6 +142,9 @@ def _failed(error: Exception, *, debug: bool) -> int:
         import traceback
 
         sys.stderr.write(without_passwords(traceback.format_exc()))
+    if isinstance(error, UnreadableError):  # commands turn those of files and options into InputError
+        complain(f"{error}; to report it, add the output of `slurmsched doctor --json --all`")
+        return error.exit_code
     if isinstance(error, SlurmschedError):
         complain(str(error))
         return error.exit_code

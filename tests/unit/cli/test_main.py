@@ -9,7 +9,7 @@ import pytest
 
 from slurmsched.cli import main as main_module
 from slurmsched.cli.main import COMMANDS, HEADS, main
-from slurmsched.errors import SlurmUnreachableError
+from slurmsched.errors import SlurmUnreachableError, UnreadableError
 
 HEAVY = {"numpy", "numba", "sqlalchemy", "pydantic", "structlog", "rich", "alembic", "pyslurm", "plotly"}
 
@@ -88,6 +88,14 @@ def test_error__is_one_line_and_its_exit_code(monkeypatch, capsys):
     assert main(["x"]) == 3
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "slurmsched: slurmctld is away\n")
+
+
+def test_unreadable_answer__says_how_to_report_it(monkeypatch, capsys):
+    """Slurm printed something new: no setting helps, and we need to see what it was."""
+    _raising(monkeypatch, UnreadableError("not a time", text="soon"))
+    assert main(["x"]) == 3
+    said = capsys.readouterr().err
+    assert said == "slurmsched: not a time: 'soon'; to report it, add the output of `slurmsched doctor --json --all`\n"
 
 
 def test_unexpected_error__is_exit_code_1_and_names_debug(monkeypatch, capsys):
