@@ -75,7 +75,7 @@ def waiting() -> int:
 
 
 def fill(jobs: int) -> None:
-    """Submit until so many wait, then until Slurm's daemons have caught up."""
+    """Submit until that many wait, then until Slurm's daemons have caught up."""
     share, rest = divmod(max(jobs - waiting(), 0), len(USERS))
     started = []
     for i, user in enumerate(USERS):
@@ -150,7 +150,7 @@ def row(name: str, costs: tuple[Cost, Cost], target: float | None = None) -> str
 
 
 def rows(jobs: int, rounds: int) -> Iterator[str]:
-    """Rows of the table for a queue of so many pending jobs."""
+    """Rows of the table for a queue of that many pending jobs."""
     with own_folder("slurmsched") as folder:
         target = 10.0 if jobs == COLD_JOBS else None
         cold = compared(tick(folder, "discretized-las"), rounds)

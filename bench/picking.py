@@ -24,7 +24,7 @@ FEW = 10  # jobs that come between two cycles, and jobs that a cycle writes
 
 
 def rows(jobs: int, rounds: int) -> Iterator[str]:
-    """The table's lines for a queue of so many jobs."""
+    """The table's lines for a queue of that many jobs."""
     fill(jobs)
     commands, snapshot = open_commands(SlurmConfig()), read()
     records, recheck = SelectionRecords(commands, read_gpu_request), Recheck(commands)

@@ -5,7 +5,7 @@
 Prints Markdown tables of CPU time of this process (it has one thread). The cluster has nodes of 8 GPUs wired as DGX-1V
 under three levels of switches (25 nodes a leaf, 10 leaves a spine, 4 spines a pod), half of its GPUs held. Gangs ask
 for 1 to 512 GPUs. A cycle is one `place` call: the snapshot is made before; 0 gangs is what every cycle pays first.
-Node lists are what the daemon does: it finds one for each of so many waiting jobs, beside Slurm's own pick there.
+Node lists are what the daemon does: it finds one for each of that many waiting jobs, beside Slurm's own pick there.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ OTHERS = (("MAPA 15e58ab", "180,000 to 270,000"), ("gpu-topo-aware 8125c28, 5 ma
 
 
 def fabric(nodes: int) -> tuple[Fabric, np.ndarray]:
-    """Three levels of switches over so many nodes, and the leaf of each node."""
+    """Three levels of switches over that many nodes, and the leaf of each node."""
     leaves = -(-nodes // LEAF)
     spines = -(-leaves // SPINE)
     pods = -(-spines // POD)
@@ -62,7 +62,7 @@ def fabric(nodes: int) -> tuple[Fabric, np.ndarray]:
 
 
 def cluster(nodes: int, gangs: int, seed: int = 1) -> Snapshot:
-    """Half of the GPUs held by jobs of one node each; so many gangs wait."""
+    """Half of the GPUs held by jobs of one node each; that many gangs wait."""
     chance = np.random.default_rng(seed)
     rows, held, job_id = [], [], 0
     for n in range(nodes):
@@ -82,7 +82,7 @@ def cluster(nodes: int, gangs: int, seed: int = 1) -> Snapshot:
 
 
 def with_candidates(nodes: int, shapes: Sequence[tuple[int, int]], seed: int = 1) -> Snapshot:
-    """The same running jobs, as a cycle that places jobs reads them; and waiting jobs of so many nodes, GPUs each."""
+    """The same running jobs, as a cycle that places jobs reads them; and waiting jobs of that many nodes, GPUs each."""
     at, wishes, rows = cluster(nodes, 0, seed), [], list[dict[str, object]]()
     free = bit_counts(~at.nodes.gpu_mask_used[:, np.newaxis] & np.array([0x0F, 0xF0]))
     for job_id, (count, each) in enumerate(shapes, len(at.jobs) + 1):
@@ -109,7 +109,7 @@ def slurm_node() -> SlurmNode:
 
 
 def least_s(work: Callable[[], object], rounds: int) -> float:
-    """CPU time of the quickest of so many runs, after one that is not counted."""
+    """CPU time of the quickest of that many runs, after one that is not counted."""
     took = []
     for _ in range(rounds + 1):
         begun_s = time.process_time()
@@ -119,7 +119,7 @@ def least_s(work: Callable[[], object], rounds: int) -> float:
 
 
 def order_of(given: Snapshot, waiting: int) -> Ranking:
-    """Running jobs, then so many of the waiting ones; the others after them, as held."""
+    """Running jobs, then that many of the waiting ones; the others after them, as held."""
     return Ranking(np.arange(len(given.jobs))[: int((~given.jobs.pending).sum()) + waiting])
 
 

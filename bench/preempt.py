@@ -69,7 +69,7 @@ def shown(code: str, job: int) -> str:
 
 
 def logged(words: str, since: int) -> float:
-    """Unix time of the first line of slurmctld's log with these words after so many bytes, 0 if there is none yet."""
+    """Unix time of the first line of slurmctld's log with these words after that many bytes, 0 if there is none yet."""
     with LOG.open("rb") as file:
         file.seek(since)
         found = re.search(rf"^\[(\S+)\] {words}\b", file.read().decode(errors="replace"), re.MULTILINE)

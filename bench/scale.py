@@ -33,7 +33,7 @@ WIDTH, HEIGHT, EDGE = 640, 400, 60  # of the plot [px]
 
 
 def trace_of(jobs: int) -> Trace:
-    """So many jobs at the rate that LOAD means."""
+    """That many jobs at the rate that LOAD means."""
     sample = generate_trace(SyntheticWorkload(), 100_000, seed=1).trace
     rate = LOAD * NODES * NODE_GPUS / float((sample.gpus * sample.duration_s).mean()) * 86_400
     return generate_trace(SyntheticWorkload(jobs_per_day=rate, hourly=diurnal()), jobs).trace

@@ -42,7 +42,7 @@ class Cost(NamedTuple):
 
 
 def grow(nodes: int) -> None:
-    """Add nodes that are down to partition phantom, until there are so many."""
+    """Add nodes that are down to partition phantom, until there are that many."""
     more = nodes - len(run(*NODES).splitlines())
     if more <= 0:
         return

@@ -122,7 +122,7 @@ def _settings(held: SavedSnapshot, policy: str | None) -> Config:
 
 
 def _assumptions(held: SavedSnapshot, tree: Config, policy: str | None) -> list[str]:
-    """What the plan rests on, in words, in the order of the line that `compare` has: model, preemption, limits,
+    """What the plan rests on, as text, in the order of the line that `compare` has: model, preemption, limits,
     window."""
     preempts = "as configured" if tree.preemption.enabled else "off"
     unlimited = int((~(held.snapshot.jobs.time_limit_s < inf) & held.snapshot.jobs.pending).sum())

@@ -113,7 +113,7 @@ def _question(plan: Plan) -> str:
 
 
 def _also(plan: Plan, ends: str = "", after: str = "") -> str:
-    """Node lists, requests, earliest starts, preemptions and gang reservations of the plan, in words."""
+    """Node lists, requests, earliest starts, preemptions and gang reservations of the plan, as text."""
     kinds = [step.kind for step in parted(plan.actions)[1]]
     phrases = [pluralize(kinds.count(kind), what) for kind, what in _GIVEN.items() if kind in kinds]
     operations = Counter(operation_word(operation) for operation in plan.operations)

@@ -182,7 +182,7 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def describe_database(url: str) -> str:
-    """What is there, in words; an empty one gets its schema at first use. Raises LedgerError if it cannot serve."""
+    """What is there, as text; an empty one gets its schema at first use. Raises LedgerError if it cannot serve."""
     engine = open_engine(url, read_only=True)
     try:
         with ledger_errors(engine), engine.connect() as connection:

@@ -78,7 +78,7 @@ def toml_value(value: Any) -> str:
 
 
 def allowed(field: FieldInfo) -> str:
-    """The values that a field may have, in words: "at least 1", '"nice" or "site_factor"'; "" where any will do."""
+    """The values that a field may have, as text: "at least 1", '"nice" or "site_factor"'; "" where any will do."""
     kind = field.annotation
     if get_origin(kind) is Literal:
         *first, last = map(json.dumps, get_args(kind))

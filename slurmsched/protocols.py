@@ -115,7 +115,7 @@ class CurveEstimator(Protocol):
     """How fast jobs are on other numbers of GPUs."""
 
     def curve(self, snapshot: Snapshot, row: int, gpus: Int64s) -> Floats | None:
-        """Speed of a job on so many GPUs over that on as many as it asks for, 0 = it cannot run so. (K,).
+        """Speed of a job on that many GPUs over that on as many as it asks for, 0 = it cannot run so. (K,).
 
         None where nothing is known. gpus: (K,), at least 1.
         """
@@ -127,7 +127,7 @@ class TypedCurveEstimator(Protocol):
     """How fast jobs are on other numbers of GPUs of each type."""
 
     def curve_on(self, snapshot: Snapshot, row: int, type_: str, gpus: Int64s, apart: Bools) -> Floats | None:
-        """Speed of a job on so many GPUs of a type over that on as many of the reference type as it asks for, 0 = it
+        """Speed of a job on that many GPUs of a type over that on as many of the reference type as it asks for, 0 = it
         cannot run so. (K,).
 
         None where nothing is known. gpus: (K,), at least 1. apart: (K,) whether they are on several nodes.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-SMALL_POPULATION = 21  # up to so many of which two are drawn, Python takes them out of a list
+SMALL_POPULATION = 21  # up to that many of which two are drawn, Python takes them out of a list
 
 
 class CPythonRandom:
@@ -27,7 +27,7 @@ class CPythonRandom:
         return found
 
     def two(self, count: int) -> tuple[int, int]:
-        """Places of two of so many, as random.sample of two."""
+        """Places of two of that many, as random.sample of two."""
         first = self.below(count)
         if count <= SMALL_POPULATION:  # the last of the list takes the place of the first one drawn
             second = self.below(count - 1)

@@ -34,7 +34,7 @@ class JobSizes:
 
 
 def amdahl(gpus: Floats | Int64s, serial: float) -> Floats:
-    """Speed at so many GPUs over that at one, if the part `serial` of the work is done by one alone. Amdahl's law."""
+    """Speed at that many GPUs over that at one, if the part `serial` of the work is done by one alone. Amdahl's law."""
     return np.asarray(1.0 / (serial + (1.0 - serial) / np.asarray(gpus, np.float64)))
 
 
@@ -111,7 +111,7 @@ class Timetable:
         return np.clip(np.minimum(self.end_s, due_s) - self.begin_s, 0.0, None)
 
     def take(self, gpus: Int64s) -> None:
-        """Promise so many GPUs in each slot. (S,)."""
+        """Promise that many GPUs in each slot. (S,)."""
         self.free[:] -= gpus
 
 
@@ -231,7 +231,7 @@ def _step_of(
 
 
 def best_sizes(sizes: Sequence[Int64s], costs: Sequence[Floats], gpus: int) -> Int64s:
-    """GPUs of each job, one of its sizes each, with the least sum of costs that so many GPUs allow. (J,).
+    """GPUs of each job, one of its sizes each, with the least sum of costs that that many GPUs allow. (J,).
 
     sizes: of each job, ascending, 0 first. costs: of each size. Of equal sums the one that gives the later jobs less.
     Exact, by dynamic programming over GPUs: a multiple-choice knapsack.

@@ -164,7 +164,7 @@ MOST_TRIES = 32  # longest rests that are tried at a time
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundOffer:
-    """What is for sale: rounds of round_s [s] on so many GPUs, from now_s on [Unix s].
+    """What is for sale: rounds of round_s [s] on that many GPUs, from now_s on [Unix s].
 
     k: price of the longest rest. power: by which a job that is late weighs more. rho_max: how late one may be.
     """
@@ -312,7 +312,7 @@ class _RoundMarket:
         return cls(buyers, offer, gain, np.lexsort((cells // offer.rounds, cells % offer.rounds, -rank)))
 
     def sold(self, least: Int64s) -> Int64s | None:
-        """Rounds of each job, at least so many; None if there are not enough GPUs for these. (N,)."""
+        """Rounds of each job, at least that many; None if there are not enough GPUs for these. (N,)."""
         rounds, gpus, count = least.copy(), self.buyers.gpus, self.offer.rounds
         free = int(self.offer.gpus * count) - int((least * gpus).sum())
         if free < 0 or (least > count).any():

@@ -54,7 +54,7 @@ def candidates(order: Sequence[int], gpus: Sequence[int], capacity: int, most: i
 
 
 def grouped(chosen: dict[int, list[JobGroup]], capacity: int, weight: Weight, most: int) -> list[JobGroup]:
-    """The groups after so many rounds of matching that all fit, or that none can grow.
+    """The groups after that many rounds of matching that all fit, or that none can grow.
 
     chosen: single jobs by GPUs. weight: of two groups of one size as one. capacity: GPUs. Pairs of groups become one
     while there are more GPUs asked for than there are. Source: Zhao et al. (Muri), SIGCOMM '22, algorithm 1.
@@ -72,7 +72,7 @@ def grouped(chosen: dict[int, list[JobGroup]], capacity: int, weight: Weight, mo
 
 
 def _merged(groups: list[JobGroup], pairs: list[tuple[int, int]], most: int) -> list[JobGroup]:
-    """The groups, of which the first so many pairs are one each."""
+    """The groups, of which the first that many pairs are one each."""
     pairs = pairs[:most]
     paired = {place for pair in pairs for place in pair}
     made = [groups[one].joined(groups[other]) for one, other in pairs]

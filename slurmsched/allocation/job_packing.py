@@ -17,7 +17,7 @@ from slurmsched.resources.startable_jobs import startable
 
 TINY, MEDIUM, JUMBO, NEVER = 0.0, 1.0, 2.0, np.inf
 MOST_SCORE = 2.0  # of a pair, both added
-LONGER = 2.0  # so many times the expected service of its host a guest may have
+LONGER = 2.0  # that many times the expected service of its host a guest may have
 ALONE = -1
 
 

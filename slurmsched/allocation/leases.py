@@ -135,11 +135,11 @@ class FreeOverTime:
         return None
 
     def has_room(self, intervals: Iterable[Interval], gpus: int) -> bool:
-        """Whether so many GPUs are free in all these times."""
+        """Whether that many GPUs are free in all these times."""
         return all(self.free[number] >= gpus for begin_s, end_s in intervals for number in self._within(begin_s, end_s))
 
     def take(self, intervals: Iterable[Interval], gpus: int) -> None:
-        """Promise so many GPUs in these times."""
+        """Promise that many GPUs in these times."""
         for begin_s, end_s in intervals:
             for at_s in (begin_s, end_s):
                 self._split(at_s)
@@ -160,7 +160,7 @@ class FreeOverTime:
 
 
 class LeasePlan:
-    """The times of promised jobs by a number of each, on so many GPUs from now_s on [Unix s]."""
+    """The times of promised jobs by a number of each, on that many GPUs from now_s on [Unix s]."""
 
     def __init__(self, now_s: float, gpus: int) -> None:
         self.now_s, self.gpus = now_s, gpus
@@ -237,7 +237,7 @@ class LeasePacking:
 
 
 def blocks(leases: int) -> Int64s:
-    """Lengths of blocks that cover so many leases: single ones, then each twice as long as the one before. (B,)."""
+    """Lengths of blocks that cover that many leases: single ones, then each twice as long as the one before. (B,)."""
     lengths = [1] * min(max(leases, 1), SINGLE_LEASES)
     while sum(lengths) < leases:
         lengths.append(2 * lengths[-1])

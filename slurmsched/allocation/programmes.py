@@ -247,7 +247,7 @@ def capacity_rows(problem: AllocationProblem) -> tuple[object, Floats]:
 def solve_in_groups(
     programme: Callable[[AllocationProblem], Floats], problem: AllocationProblem, groups: int, seed: int
 ) -> Floats:
-    """Shares (N, T) that the programme gives each of so many random groups of jobs with an equal part of all GPUs.
+    """Shares (N, T) that the programme gives each of that many random groups of jobs with an equal part of all GPUs.
 
     A gang that is larger than its group's part is still given its share of time. The same seed gives the same groups.
     Source: Narayanan et al. (POP), SOSP '21.

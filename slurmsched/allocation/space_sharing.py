@@ -170,7 +170,7 @@ def space_sharing_gain(problem: AllocationProblem, kept: Callable[[Int64s, Int64
     """A note: how many times the throughput of the worst-off job would have with pairs.
 
     kept: speeds that pairs of rows of the problem keep, as in worthwhile_pairs.
-    seed: if there are more than SAMPLED jobs, so many are drawn at random, with the same part of all GPUs.
+    seed: if there are more than SAMPLED jobs, that many are drawn at random, with the same part of all GPUs.
     """
     jobs = len(problem.gpus)
     rows = np.sort(np.random.default_rng(seed).permutation(jobs)[:SAMPLED])
@@ -245,7 +245,7 @@ OBJECTIVES: Mapping[str, Callable[[AllocationProblem, JobPairs], SharesOfJobsAnd
 def allocate_with_pairs(
     objective: str, problem: AllocationProblem, kept: Callable[[Int64s, Int64s], Floats], most_jobs: int, seed: int
 ) -> PairShares:
-    """Shares of jobs and of the pairs that have any, in random groups of at most so many jobs and of GROUP.
+    """Shares of jobs and of the pairs that have any, in random groups of at most that many jobs and of GROUP.
 
     kept: of pairs of rows of the problem, see protocols.PairEstimator. The same seed gives the same groups.
     """

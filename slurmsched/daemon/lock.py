@@ -76,7 +76,7 @@ def exclusive(path: Path, *, signed: bool = True) -> Iterator[Callable[[LockHold
 
 
 def holder(path: Path) -> str:
-    """The holder of the lock, in words; "" without one. Raises LedgerError if the file cannot be read."""
+    """The holder of the lock, as text; "" without one. Raises LedgerError if the file cannot be read."""
     return _text(path).partition("\n")[0]
 
 

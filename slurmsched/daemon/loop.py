@@ -37,7 +37,7 @@ class Leadership:
     def __init__(self, lead: LeaderFiles | None) -> None:
         self._lease = lead.lease if lead else None
         self._leads: bool | None = None
-        self.standby = ""  # who leads in our place, in words
+        self.standby = ""  # who leads in our place, as text
 
     def __call__(self) -> bool:
         """Whether a cycle may write. Raises LedgerError if the database does not answer."""

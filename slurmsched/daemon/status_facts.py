@@ -94,7 +94,7 @@ def _gathered(config: Config, snapshot: Snapshot, plan: Plan) -> dict[str, Any]:
 
 
 def _holder(config: Config) -> tuple[str, LockHolder | None]:
-    """Who holds the lock, in words, and what that one says that it does."""
+    """Who holds the lock, as text, and what that one says that it does."""
     try:
         return holder(config.ledger.lock), lock_holder_work(config.ledger.lock)
     except LedgerError as error:

@@ -147,7 +147,7 @@ class Trees:
     The target is the logarithm of the executed time. Trees are fitted once a day, from jobs that ended before the last
     midnight (UTC) of the snapshot's clock. So the same past gives the same trees; the seed is fixed.
     least_samples: past jobs without which nothing is learnt.
-    most_samples: only the last so many past jobs are used.
+    most_samples: only the last that many past jobs are used.
     rounds: number of trees.
     leaves: leaves of each tree.
     estimator: for jobs while nothing is learnt, or without scikit-learn (extra `trees`).
@@ -204,7 +204,7 @@ class Additive:
     So the logarithm is a sum of one curve for each feature. The run time is a typical one times a factor for each
     feature; the mean logarithm of each factor over the past is 0. Features and training are those of `trees`.
     least_samples: past jobs without which nothing is learnt.
-    most_samples: only the last so many past jobs are used.
+    most_samples: only the last that many past jobs are used.
     rounds: number of trees.
     leaves: leaves of each tree.
     estimator: for jobs while nothing is learnt, or without scikit-learn (extra `trees`).

@@ -1,4 +1,4 @@
-"""Speed by CPUs and memory: how fast a training job runs with so many CPUs and so much memory beside each GPU."""
+"""Speed by CPUs and memory: how fast a training job runs with that many CPUs and so much memory beside each GPU."""
 
 from __future__ import annotations
 

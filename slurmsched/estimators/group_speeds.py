@@ -31,7 +31,7 @@ MOST_JOBS = 4  # on one GPU
 MURI = "muri"  # the shipped table of stages
 STAGE_COLUMNS = ("model", "gpus", "iteration_ms", "input_ms", "gpu_ms", "network_ms")
 _TABLES = Path(__file__).parent / "tables"
-ALONE = 1.015  # a job alone over its profile; of so many jobs together, over their stages (Muri's released simulator)
+ALONE = 1.015  # a job alone over its profile; of that many jobs together, over their stages (Muri's released simulator)
 TOGETHER = {1: 1.0, 2: 1.33 / ALONE, 3: 1.5 / ALONE, 4: 1.37 / ALONE}
 
 
@@ -196,7 +196,7 @@ def fitted_pairs(pairs: Mapping[tuple[str, str], float]) -> PairFit:
 
 @lru_cache(maxsize=32)
 def _known_pairs(name: str, type_: str, gpus: int) -> tuple[Mapping[tuple[str, str], float], PairFit]:
-    """Measured pairs and their fit; of one GPU where none of so many were measured."""
+    """Measured pairs and their fit; of one GPU where none of that many were measured."""
     found = measured_pairs(name, type_, gpus)
     return found, fitted_pairs(found or measured_pairs(name, type_, 1))
 
@@ -217,7 +217,7 @@ class GroupSpeeds:
     type: str = "v100"
 
     def kept(self, group: Sequence[str], gpus: int) -> KeptSpeeds:
-        """What each job of these kinds ("ResNet-18 (batch size 64)") keeps on so many GPUs."""
+        """What each job of these kinds ("ResNet-18 (batch size 64)") keeps on that many GPUs."""
         if len(group) == 1:
             return KeptSpeeds((1.0,), "alone")
         known = [stages_of(self.stages, kind, gpus) if self.stages else None for kind in group]

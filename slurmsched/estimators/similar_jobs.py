@@ -99,7 +99,7 @@ def quantiles(values: Floats, share: float) -> Statistic:
 def by_levels(
     snapshot: Snapshot, levels: Sequence[Level], statistic: Statistic, least_samples: int, otherwise: Estimator
 ) -> Estimates:
-    """Each job by the first level at which at least so many past jobs are alike; else what `otherwise` says."""
+    """Each job by the first level at which at least that many past jobs are alike; else what `otherwise` says."""
     last = otherwise.estimate(snapshot)
     total_s = np.full(len(snapshot.jobs), np.nan)
     source = (np.asarray(last.source) + len(levels)).astype(np.int8)
@@ -235,7 +235,7 @@ _LOCK = Lock()
 def by_rolling_levels(
     snapshot: Snapshot, levels: tuple[Level, ...], half_life_s: float, least_samples: int, otherwise: Estimator
 ) -> Estimates:
-    """Each job by the mean executed time at the first level where at least so many past jobs are alike; else as
+    """Each job by the mean executed time at the first level where at least that many past jobs are alike; else as
     `otherwise` says. A job that ended half_life_s [s] before another weighs half of it."""
     last = otherwise.estimate(snapshot)
     names = (*(name for name, _ in levels), *last.sources)

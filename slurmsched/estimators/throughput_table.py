@@ -86,7 +86,7 @@ def _of_csv(text: str) -> dict[str, dict[str, Any]]:
 
 
 def throughput(table: Mapping[str, Any], kind: str, gpus: int) -> float:
-    """Steps per second of a job type alone on so many GPUs, 0 where the table has none.
+    """Steps per second of a job type alone on that many GPUs, 0 where the table has none.
 
     table: of one worker type: job type and GPUs -> other job or "null" -> steps per second.
     """
@@ -94,7 +94,7 @@ def throughput(table: Mapping[str, Any], kind: str, gpus: int) -> float:
 
 
 def pair_throughput(table: Mapping[str, Any], kind: str, other: str, gpus: int) -> tuple[float, float]:
-    """Steps per second of two job types that share so many GPUs, (0, 0) where the table has no such pair.
+    """Steps per second of two job types that share that many GPUs, (0, 0) where the table has no such pair.
 
     table: as in throughput; it may tell a pair in one order only, and what is not two numbers was not measured.
     """

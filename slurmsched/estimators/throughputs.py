@@ -84,7 +84,7 @@ class Throughputs:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is missing, in words."""
+        """What is missing, as text."""
         if not self._lacking():
             return ()
         return (f"policy.speeds: {self.table} has no rows of GPU type {self.reference!r} yet, or cannot be read; all "
@@ -137,7 +137,7 @@ class Throughputs:
         return np.where(apart, far, near) / base[0]
 
     def _rates(self, snapshot: Snapshot, row: int, type_: str, gpus: tuple[int, ...]) -> Floats | None:
-        """Steps per second of a job on so many GPUs, None where nothing is known. (K,)."""
+        """Steps per second of a job on that many GPUs, None where nothing is known. (K,)."""
         if self._lacking() or (self.table in BATCH_OF_EACH_GPU and not self.any_batch):
             return None
         if type_ not in throughput_table(self.table):
@@ -158,7 +158,7 @@ class Throughputs:
 
 @lru_cache(maxsize=4_096)
 def rates_at_sizes(name: str, reference: str, kind: str, gpus: tuple[int, ...]) -> Floats | None:
-    """Steps per second on so many GPUs: between sizes in the table along straight lines in logarithms, below them in
+    """Steps per second on that many GPUs: between sizes in the table along straight lines in logarithms, below them in
     proportion, above them no more. None where the table has fewer than two sizes. (K,)."""
     rates = _sizes(name, reference).get(kind, {})
     known = sorted(size for size, rate in rates.items() if rate > 0)

@@ -152,7 +152,7 @@ class TrainingProfile:
         return np.asarray((1 - part) * self._at_gpus(below, gpus * below / nodes, local) + part * high)
 
     def _at_gpus(self, nodes: int, gpus: float, local: Floats) -> Floats:
-        """On so many nodes, between the measured numbers of GPUs next to this one. (B, 2)."""
+        """On that many nodes, between the measured numbers of GPUs next to this one. (B, 2)."""
         tables = self._by_nodes[nodes]
         above = min((each for each in tables if each >= gpus), default=max(tables))
         below = max((each for each in tables if each <= gpus), default=above)

@@ -85,7 +85,7 @@ def unreserved(
     Returns when to try again, -1 = never, and whether the job may fit on those nodes before that. Where it cannot and
     may_stop, still_open is not finished.
 
-    slots: how many of the table are in use. first: so many of them end by from_s. usable, still_open: (W,) int64.
+    slots: how many of the table are in use. first: that many of them end by from_s. usable, still_open: (W,) int64.
     To try again is worth it at the end of the first slot after which nodes are free that are not before it.
     """
     begin, end, opened = table.begin, table.end, table.opened
@@ -113,7 +113,7 @@ def unreserved(
 def may_start(
     table: SlotTable, slots: int, now: float, until: float, usable: Int64s, idle: Int64s, nodes: int, still_open: Int64s
 ) -> bool:
-    """Whether so many idle nodes are not reserved in [now, until]: without them a job cannot start now.
+    """Whether that many idle nodes are not reserved in [now, until]: without them a job cannot start now.
 
     usable, idle: (W,) int64. still_open: (W,), overwritten. Later reservations and starts never make it true again.
     """
@@ -272,7 +272,7 @@ def ready_nodes(free: Int64s, need: Int64s, runs: Runs, filled: int, ready: Int6
 
 @kernel
 def runs_to_go(ready: Int64s, by_ready: Int64s, able: int, mask: Bools, nodes: int) -> int:
-    """How many runs must be gone before so many nodes of mask (N,) are ready; -1 if that never is."""
+    """How many runs must be gone before that many nodes of mask (N,) are ready; -1 if that never is."""
     if nodes <= 0:
         return 0
     for k in range(able):

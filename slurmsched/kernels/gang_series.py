@@ -74,7 +74,7 @@ class FreeLists(NamedTuple):
 
 
 class CellRoom(NamedTuple):
-    """For the gangs of one kind. at_least: (C, G + 1) nodes of each cell that have room for so many GPUs.
+    """For the gangs of one kind. at_least: (C, G + 1) nodes of each cell that have room for that many GPUs.
 
     total: (C,) sum of the room. known: 1 while they hold.
     """
@@ -369,7 +369,7 @@ def _less_room(n: int, before: int, after: int, cells: CellRanges, room: CellRoo
 
 @kernel_part
 def _lowest(free: int, gpus: int) -> int:
-    """The lowest so many of a free set."""
+    """The lowest that many of a free set."""
     others = free
     for _ in range(gpus):
         others &= others - 1

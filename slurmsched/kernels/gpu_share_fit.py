@@ -34,7 +34,7 @@ class SharedNodes(NamedTuple):
     """Nodes with what is free on them, which requests take. (N,) each.
 
     free: (N, G) thousandths of each GPU, 0 where there is none. gpus: how many it has. gpu_type: row of its type. held:
-    (N, G + 1) requests of so many whole GPUs that run there; in column 0 those of parts. most: (2,) CPUs and
+    (N, G + 1) requests of that many whole GPUs that run there; in column 0 those of parts. most: (2,) CPUs and
     thousandths of GPUs of the largest node, by which some rules measure.
     """
 
@@ -356,7 +356,7 @@ def _tightest(free: Int64s, gpus: int, milli: int) -> int:
 
 @kernel_part
 def _whole_gpus(free: Int64s, gpus: int) -> int:
-    """Mask of the first so many GPUs that are free whole."""
+    """Mask of the first that many GPUs that are free whole."""
     mask, missing = 0, gpus
     for g in range(free.size):
         if missing > 0 and free[g] == WHOLE:

@@ -148,7 +148,7 @@ class LasKeys(NamedTuple):
 
 
 def empty_keys(rows: int) -> LasKeys:
-    """Keys of so many jobs, to be filled by las_rank."""
+    """Keys of that many jobs, to be filled by las_rank."""
     return LasKeys(np.empty((2, rows), np.int64), np.empty((7, rows)), np.empty((3, rows), np.bool_))
 
 

@@ -63,7 +63,7 @@ def take(
 
 @kernel
 def share_of(cores: int, need: int, total: int, double: bool) -> int:
-    """GPUs of a socket with so many of the job's `total` cores. double: as Slurm 26.05 reckons for requests by node.
+    """GPUs of a socket with that many of the job's `total` cores. double: as Slurm 26.05 reckons for requests by node.
 
     Else in floats: all requests in 24.11, those by job in both.
     """
@@ -121,7 +121,7 @@ def pick_per_task(
 def pick_per_socket(
     free: Bools, socket: Int32s, links: Int32s, linked: bool, cores: Int32s, each: int, bound: bool
 ) -> Bools:
-    """--gpus-per-socket=N: so many on each socket that the job has cores on."""
+    """--gpus-per-socket=N: that many on each socket that the job has cores on."""
     given, score = np.zeros(free.size, np.bool_), np.zeros(free.size, np.int32)
     order = np.arange(free.size).astype(np.int32)
     missing = (cores > 0).sum() * each
@@ -201,7 +201,7 @@ def add_links(given: Bools, free: Bools, links: Int32s, score: Int32s) -> None:
 
 # Slurm 21.08 to 23.11.
 
-LEVELS = 4  # scores are scaled down to so many
+LEVELS = 4  # scores are scaled down to that many
 
 
 @kernel

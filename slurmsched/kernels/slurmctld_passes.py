@@ -261,7 +261,7 @@ def backfill_pass(
     """Which jobs start now, and where. (K, 3) int64: job, node, kind, as take_nodes gives them, in order of start.
     And whether that is all: false if jobs behind those that it walks through may start too.
 
-    walked: only so many of the jobs are walked through; the others stand for all behind them, one for each request.
+    walked: only that many of the jobs are walked through; the others stand for all behind them, one for each request.
     cluster.free and room: (L,) float64, what each limit still allows, are changed. A job that cannot do without
     completing nodes is held up, with a reservation.
     A job is tried at the present, then where reservations end. Each try takes running jobs away:
@@ -414,7 +414,7 @@ def idle_nodes(idle: IdleNodes, free: Int64s, completing: Bools, shapes: Int64s,
 
 @kernel
 def ready_by(known: ReadyNodes, shape: int, nodes: int, end: Floats, words: Int64s, added: Int64s) -> ReadyBy:
-    """Nothing known yet of when so many nodes hold the need of a row of known.shapes. words, added: overwritten."""
+    """Nothing known yet of when that many nodes hold the need of a row of known.shapes. words, added: overwritten."""
     words[:] = 0
     added[0] = 0
     return ReadyBy(known.ready[shape], known.by_ready[shape], known.able[shape], end, nodes, words, added)

@@ -40,7 +40,7 @@ class JobGpuRequest:
 
     form: "gpus-per-node", "gpus", "gpus-per-task" or "gpus-per-socket". count: GPUs by that form. tasks, sockets: 0 =
     not given; 1 task may be given or not, which Slurm does not tell. bound: enforce-binding. bars: what else it asks
-    for that a node list might break, or that makes Slurm's choice unknown, in words. nodes: exactly so many, 0 = their
+    for that a node list might break, or that makes Slurm's choice unknown, as text. nodes: exactly that many, 0 = their
     number is not fixed. even: each of several nodes gets as many GPUs. whole: nobody else may be on them.
     """
 

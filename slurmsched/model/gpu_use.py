@@ -56,7 +56,7 @@ class GpuJob:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredUse:
-    """Measured use by job id. source: where it is from, in words. window_s: over the last so many seconds, NaN: over
+    """Measured use by job id. source: where it is from, as text. window_s: over the last that many seconds, NaN: over
     the whole run. not_asked: running jobs that are not measured, for lack of time or of an answer."""
 
     by_job: Mapping[int, JobGpuUse]

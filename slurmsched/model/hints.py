@@ -299,7 +299,7 @@ def _losses(comment: str) -> tuple[float, float, float]:
 
 
 def hint_warnings(jobs: Jobs, *, most: int = 20) -> tuple[str, ...]:
-    """What is wrong with the hints of these jobs, in words: each fault once, at most `most` and a count of the rest.
+    """What is wrong with the hints of these jobs, as text: each fault once, at most `most` and a count of the rest.
 
     Each names the first job that has it, and how many others do. Jobs that ended are past advice.
     """

@@ -53,7 +53,7 @@ class JobDetails:
     pools: licences.
     limits: the output of `scontrol -o show assoc_mgr`.
     reservations: those of the site.
-    ours: what slurmsched did to the job, oldest first, in words.
+    ours: what slurmsched did to the job, oldest first, as text.
     waits_s: how long similar jobs waited for their first start [s].
     start_s: when Slurm expects it to start [Unix s], NaN where Slurm does not say.
     requeued: whether slurmsched requeued it and it has not run since.

@@ -39,7 +39,7 @@ class Victim:
     """A run that gives its GPUs back; another run of the same job is not meant.
 
     signal: "" = none is sent. grace_s: from the signal to the requeue [s]. lost_gpu_s: work that is lost, as estimated.
-    cost_by: by what the cost of its restart is known, in words.
+    cost_by: by what the cost of its restart is known, as text.
     """
 
     job_id: int
@@ -53,7 +53,7 @@ class Victim:
 
     @property
     def loses(self) -> str:
-        """What it loses, in words for people."""
+        """What it loses, as text for people."""
         by = f", a restart by {self.cost_by}" if self.cost_by else ""
         return f"loses about {self.lost_gpu_s / max(self.gpus, 1):.0f} s of work on {pluralize(self.gpus, 'GPU')}{by}"
 

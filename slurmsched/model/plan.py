@@ -28,7 +28,7 @@ class Ranking:
     order: (N,) int64, every row of snapshot.jobs once, most urgent first.
     why: name -> (N,) array by row, the criteria behind the order, for `queue` and `explain`.
     carry: comes back as snapshot.carry at the next quantum. Plain numbers, texts, lists, mappings.
-    notes: what the policy could not honour, in words.
+    notes: what the policy could not honour, as text.
     changes: size, GPU type and earliest start of jobs, for a policy that decides those too.
     words: of criteria, as PolicyInfo.criteria; the planner adds those of the policy.
     """
@@ -181,7 +181,7 @@ class Signal(Step):
 
 @dataclass(frozen=True, slots=True)
 class AskSize(Step):
-    """Ask a job to change to so many GPUs at its own pace, 0 = no other size is wanted any more. Slurm is not told.
+    """Ask a job to change to that many GPUs at its own pace, 0 = no other size is wanted any more. Slurm is not told.
 
     restarts: of the run that is meant; the next run does not see the request.
     """
@@ -410,7 +410,7 @@ class Outcome:
 class Receipt:
     """What apply did. dry_run: nothing was sent, `outcomes` is empty and `planned` counts.
 
-    stopped: why sending ended early, in words. exit_code: the same as a number of docs/exit-codes.md, 0 if it did not.
+    stopped: why sending ended early, as text. exit_code: the same as a number of docs/exit-codes.md, 0 if it did not.
     """
 
     outcomes: tuple[Outcome, ...] = ()

@@ -141,7 +141,7 @@ class RecordedTrace:
     """A trace and what its file says of it.
 
     origin_s: Unix time of submit_s = 0, NaN if the file has no calendar. utc_offset_s: what to add for the site's
-    wall clock. warnings: what was left out. assumed: what a replay assumes of the trace, in words. beside: jobs of the
+    wall clock. warnings: what was left out. assumed: what a replay assumes of the trace, as text. beside: jobs of the
     same cluster that are in no figure, but take a part of it or a place in its queue: without GPUs, or cancelled while
     they waited. Only the slurmctld model replays them. None: the file has none.
     """

@@ -23,7 +23,7 @@ from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.gpu_accounting import running_gpu_jobs, slurm_gpu_use
 
 TIMEOUT_S = 20.0
-KEPT = 3.0  # a value is taken for so many times every_s while the source does not answer
+KEPT = 3.0  # a value is taken for that many times every_s while the source does not answer
 MOST_BYTES = 64 << 20  # of an answer
 NOT_CONFIGURED = ("the use of GPUs is not measured here: set measured_use.source to slurm, prometheus or file "
                   "(docs/measured-use.md)")  # fmt: skip

@@ -120,7 +120,7 @@ class TimeAxis:
         return step_s / self.unit.seconds if math.isnan(self.begin_s) else step_s * 1000
 
     def middles(self, span_s: float, spans: int = POINTS) -> dict[str, Any]:
-        """x0 and dx of the middles of so many equal spans of [0, span_s]."""
+        """x0 and dx of the middles of that many equal spans of [0, span_s]."""
         width_s = span_s / spans
         return {"x0": self.at(width_s / 2), "dx": self.step(width_s)}
 

@@ -108,7 +108,7 @@ class _CellChooser:
         return None
 
     def _held(self, ask: GangRequest, offer: OfferedGpus, cell: GpuCell, gpus: int) -> int:
-        """The level of a cell that could hold so many GPUs if nobody else were in it; the highest where none is."""
+        """The level of a cell that could hold that many GPUs if nobody else were in it; the highest where none is."""
         inside = {
             n: int(self.tree.whole[n]) & (cell.mask if cell.level <= NODE else -1) for n in cell.nodes if ask.usable[n]
         }

@@ -37,12 +37,12 @@ class FabricCells:
 
 
 def cells_of(topology: SiteTopology, nodes: int) -> FabricCells:
-    """The cells of a site with so many nodes. A site without a fabric has one cell: the cluster."""
+    """The cells of a site with that many nodes. A site without a fabric has one cell: the cluster."""
     return _cells(topology, nodes)
 
 
 def fewest_cells(cells: FabricCells, room: Int64s, cell: int, gpus: int, nodes: int, rest: int = 0) -> Int64s:
-    """The room of nodes in as few of the lowest cells under `cell` as hold so many nodes with so many GPUs each.
+    """The room of nodes in as few of the lowest cells under `cell` as hold that many nodes with that many GPUs each.
 
     rest: GPUs of one more node, 0 = none. Where as few cells as the others need have no place for it, it is left out.
     room: (N,) GPUs of each node; 0 elsewhere in the result. Most such nodes first, of the last cell needed the one with

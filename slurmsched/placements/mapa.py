@@ -73,7 +73,7 @@ class Mapa:
 
 
 def predicted_gb_per_s(double: int, single: int, other: int) -> float:
-    """Effective bandwidth of a ring of so many double and single NVLinks and other links, by the published fit."""
+    """Effective bandwidth of a ring of that many double and single NVLinks and other links, by the published fit."""
     return sum(weight * term(double, single, other) for weight, term in _FIT)
 
 

@@ -1,4 +1,4 @@
-"""Synergy: CPUs and memory by what a job gains from them, in place of so many for each GPU."""
+"""Synergy: CPUs and memory by what a job gains from them, in place of that many for each GPU."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def _candidates(topology: GpuTopology, free: int, gpus: int) -> list[tuple[int, 
 
 @lru_cache(maxsize=4_096)
 def _span(topology: GpuTopology, gpus: int) -> tuple[float, float]:
-    """Sum of distances inside the nearest and the farthest set of so many GPUs of the class."""
+    """Sum of distances inside the nearest and the farthest set of that many GPUs of the class."""
     whole = (1 << topology.gpus) - 1
     sums = [_pairs(distances(topology), members) for members in _candidates(topology, whole, gpus)]
     return min(sums), max(sums)

@@ -96,7 +96,7 @@ def given_back(snapshot: Snapshot, note: str) -> Proposal:
 def untold(
     snapshot: Snapshot, ranking: Ranking, managed: Bools, lever: LeverConfig, *, types: bool = False
 ) -> tuple[str, ...]:
-    """What the policy wants of pending jobs and Slurm is not told, in words. managed: (N,) bool. types: it is told
+    """What the policy wants of pending jobs and Slurm is not told, as text. managed: (N,) bool. types: it is told
     GPU types."""
     changes, jobs = ranking.changes or JobChanges(), snapshot.jobs
     waits, found = managed & jobs.pending, list[tuple[int, str]]()

@@ -89,7 +89,7 @@ class GateContext:
 
     When the plan is applied:
     site: as Slurm shows it now.
-    stopped, busy: why nothing may be sent, in words; "" = it may.
+    stopped, busy: why nothing may be sent, as text; "" = it may.
 
     When an action is sent:
     seen: jobs as they are now, by id.
@@ -259,7 +259,7 @@ def _other_size_now(action: SetSize, seen: CurrentJob) -> str:
 
 
 def _request(text: str, parts: int) -> str:
-    """The GRES of so many nodes or tasks in normal form, of all kinds; the text itself if it cannot be read."""
+    """The GRES of that many nodes or tasks in normal form, of all kinds; the text itself if it cannot be read."""
     try:
         entries = [replace(entry, count=entry.count * parts) for entry in parse_gres(text)]
     except UnreadableError:

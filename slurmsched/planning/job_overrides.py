@@ -361,7 +361,7 @@ def operation_of(snapshot: Snapshot, row: int, sized: bool) -> str:
 
 
 def settled_list(planned: Records, before: Records, answers: Sequence[Outcome], steps: int) -> Records:
-    """The overrides of a job's node list and GPU type after these answers to so many steps; () if they stay.
+    """The overrides of a job's node list and GPU type after these answers to that many steps; () if they stay.
 
     A job has its own again when Slurm has taken every step of that. One whose first list was refused has it too, since
     no request is sent then.

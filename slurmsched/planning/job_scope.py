@@ -221,7 +221,7 @@ ON_BASIC = ("Slurm orders jobs by PriorityType=priority/basic, which no nice or 
 
 
 def site_notes(snapshot: Snapshot, scope: ScopeConfig) -> tuple[str, ...]:
-    """What keeps the plan from working at this site, in words."""
+    """What keeps the plan from working at this site, as text."""
     site, found = snapshot.site, []
     if site.rights < Rights.OPERATOR:
         who = site.user or "this user"

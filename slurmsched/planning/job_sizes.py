@@ -147,14 +147,14 @@ def _whole(jobs: Jobs, gpus: Int64s) -> Int64s:
 
 
 def _sized(jobs: Jobs, row: int, gpus: int) -> str:
-    """What the job asks for with so many GPUs, as gpu_selection.size_text."""
+    """What the job asks for with that many GPUs, as gpu_selection.size_text."""
     request = f"{jobs.gpu_request[row].rpartition(':')[0]}:{gpus}"
     nodes = int(jobs.nodes[row])
     return size_text(request, jobs.gpus_by[row], gpus * nodes // int(jobs.gpus[row]) if nodes > 1 else 1)
 
 
 def _within(jobs: Jobs, gpus: Int64s) -> Bools:
-    """Whether a job's hints allow so many GPUs; not without both of them. (N,) bool."""
+    """Whether a job's hints allow that many GPUs; not without both of them. (N,) bool."""
     found: Bools = (gpus >= hint_column(jobs, "min_gpus")) & (gpus <= hint_column(jobs, "max_gpus"))  # NaN: no hint
     return found
 

@@ -141,7 +141,7 @@ class Planner:
         )
 
     def _notes(self, snapshot: Snapshot, seen: Snapshot, ranking: Ranking, ours: Bools) -> tuple[str, ...]:
-        """What this plan cannot do, in words."""
+        """What this plan cannot do, as text."""
         return (
             *ranking.notes,
             *registry.plugin_notes(self.policy),

@@ -47,7 +47,7 @@ class Proposal:
     def of_moves(
         cls, moves: Sequence[Move], most: int | None = None, changed: Records = (), refusals: tuple[Refusal, ...] = ()
     ) -> Self:
-        """The first moves, at most so many, None = all; the others wait for the next cycle.
+        """The first moves, at most that many, None = all; the others wait for the next cycle.
 
         moves: actions, each with the records of its job. changed: records that change by themselves.
         """

@@ -93,7 +93,7 @@ def shared_by_load(has: Int64s, low: Floats, high: Floats, gpus: int) -> Int64s:
 
 
 def _shrunk(given: Int64s, low: Int64s, high: Floats, need: int) -> bool:
-    """Whether the jobs could give so many GPUs; then they have given them, those that have most of what they may have
+    """Whether the jobs could give that many GPUs; then they have given them, those that have most of what they may have
     first, one GPU at a time."""
     if np.maximum(given - low, 0).sum() < need:
         return False

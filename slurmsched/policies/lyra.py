@@ -191,7 +191,7 @@ def _placed(free: Int64s, need: Sequence[int]) -> bool:
 
 
 def _by_node(gpus: int, nodes: int) -> list[int]:
-    """GPUs on each node of a job that asks for so many nodes."""
+    """GPUs on each node of a job that asks for that many nodes."""
     nodes = max(min(nodes, gpus), 1)
     return [gpus // nodes + (place < gpus % nodes) for place in range(nodes)]
 

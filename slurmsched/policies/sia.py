@@ -169,7 +169,7 @@ class Sia:
     def _goodput(
         self, snapshot: Snapshot, row: int, kinds: GpuKinds, column: int, gpus: Int64s, speed: float
     ) -> Floats:
-        """Of a job on so many GPUs of a type, over that on as many of the reference type as it asks for. (K,).
+        """Of a job on that many GPUs of a type, over that on as many of the reference type as it asks for. (K,).
 
         speed: on the type at the size that it asks for.
         """

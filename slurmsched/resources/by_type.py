@@ -143,7 +143,7 @@ class FreeByType:
         return found
 
     def able(self, gpu_type: str, gpus: Int64s) -> Bools:
-        """Those of the nodes that are known and could hold so many of this type each. gpus: (N,). (N,) bool."""
+        """Those of the nodes that are known and could hold that many of this type each. gpus: (N,). (N,) bool."""
         return self.known & self.could(gpu_type, gpus)
 
     def could(self, gpu_type: str, gpus: Int64s) -> Bools:
@@ -161,7 +161,7 @@ class FreeByType:
                 self.free[name][node] += gpus
 
     def take(self, nodes: Int64s, gpus: Int64s, gpu_type: str) -> None:
-        """A job takes so many of each of these nodes. Of "" it may be any type: then nobody knows which are free.
+        """A job takes that many of each of these nodes. Of "" it may be any type: then nobody knows which are free.
 
         gpus: (N,).
         """

@@ -3,7 +3,7 @@
     constraint := part (("&" | "," | "|") part)*      (read from left to right, both signs bind alike)
     part       := name ["*" count] | "(" names ")" ["*" count] | "[" constraint "]"
 
-`[a|b]`: all nodes of the job have one and the same of these. `[a*2&b*3]` and `a*4`: so many of its nodes have them.
+`[a|b]`: all nodes of the job have one and the same of these. `[a*2&b*3]` and `a*4`: that many of its nodes have them.
 Source: build_feature_list in Slurm's job_scheduler.c, job_features.c; tried on 26.05.5.
 """
 
@@ -29,7 +29,7 @@ class ConstraintMatch:
 
 @lru_cache(maxsize=1 << 14)
 def match_constraint(text: str, features: frozenset[str], nodes: int) -> ConstraintMatch:
-    """Whether a node with these features can be of a job of so many nodes (0 = not known) with this constraint.
+    """Whether a node with these features can be of a job of that many nodes (0 = not known) with this constraint.
 
     A node that cannot be is told as such even where the whole was not looked at: one of `[a|b]` has a or b.
     """

@@ -269,7 +269,7 @@ class RingLink:
 
 
 def best_set(topology: GpuTopology, free: int, gpus: int) -> int:
-    """The best set of so many free GPUs as a mask, 0 if there are too few; of classes over 16 GPUs a good one."""
+    """The best set of that many free GPUs as a mask, 0 if there are too few; of classes over 16 GPUs a good one."""
     if topology.gpus > TABLE_GPUS:
         return large_set(topology, free, gpus)
     return int(set_table(topology).best[free, gpus]) if gpus <= topology.gpus else 0

@@ -118,7 +118,7 @@ def broken_limits(table: Partitions, row: int, request: JobRequest) -> list[Brok
 
 
 def partition_refusal(table: Partitions, row: int, request: JobRequest) -> str:
-    """Why this partition starts no such job, in words; "" if it may."""
+    """Why this partition starts no such job, as text; "" if it may."""
     name = table.name[row]
     if not table.up[row] or (not request.queued and table.state[row] == "DRAIN"):
         return f"partition {name} is {table.state[row] if table.state[row] != 'UP' else 'not up'}"

@@ -147,7 +147,7 @@ class GpuTimeline:
         return cls(snapshot.now_s, gpus, size, ends, kept)
 
     def fits(self, one: TimelineJob, may: Bools, free: Int64s) -> bool:
-        """Whether so many GPUs free are enough."""
+        """Whether that many GPUs free are enough."""
         got = self._got(one, may, free)
         return bool(got.sum() >= one.gpus if one.spread else np.count_nonzero(got) >= one.many)
 

@@ -141,7 +141,7 @@ def _steps(fabric: Fabric) -> Iterator[tuple[int, int, int, int, int]]:
 
 
 def too_far_apart(nodes: int) -> str:
-    """That a job of so many nodes finds them, but not near enough, in words."""
+    """That a job of that many nodes finds them, but not near enough, as text."""
     return f"Slurm starts no job of {nodes} on them: they are too far apart on its switches or blocks"
 
 
@@ -169,7 +169,7 @@ def keeps_to_fabric(topology: SiteTopology, nodes: int) -> bool:
 
 
 def unknown_topology_rule(topology: SiteTopology, nodes: int) -> str:
-    """Why it is not known where Slurm starts a job of so many nodes, "" = it is."""
+    """Why it is not known where Slurm starts a job of that many nodes, "" = it is."""
     form = topology.slurm_fabric.form
     if nodes < 2:
         return ""
@@ -181,7 +181,7 @@ def unknown_topology_rule(topology: SiteTopology, nodes: int) -> str:
 
 
 def _bounds(topology: SiteTopology, count: int) -> list[tuple[int, int]]:
-    """Levels of cells, the highest first, and in how many of each so many nodes may lie."""
+    """Levels of cells, the highest first, and in how many of each that many nodes may lie."""
     sizes = topology.slurm_fabric.block_sizes
     if not sizes:
         return [(_whole_level(topology.slurm_fabric), 1)]
@@ -197,7 +197,7 @@ def _whole_level(fabric: Fabric) -> int:
     return int(fabric.level.max(initial=1)) if fabric.form == "tree" else 1
 
 
-# Whether a gang lies on the fabric as its user asked: on so few leaf switches, in segments of so many nodes.
+# Whether a gang lies on the fabric as its user asked: on so few leaf switches, in segments of that many nodes.
 
 
 def unmet_topology_requests(snapshot: Snapshot, row: int, nodes: Int64s) -> Iterator[tuple[float, str]]:
@@ -238,7 +238,7 @@ def topology_request(snapshot: Snapshot, row: int) -> str:
 
 
 def _whole(fabric: Fabric, cells: Int64s, size: int) -> int:
-    """Segments of so many nodes that lie each within one cell, of the lowest level whose cells hold so many."""
+    """Segments of that many nodes that lie each within one cell, of the lowest level whose cells hold that many."""
     for level in range(1, int(fabric.level.max(initial=0)) + 1):
         if _holds(fabric, level) >= size:
             return int((np.bincount(cells_at_level(fabric, cells, level)) // size).sum())

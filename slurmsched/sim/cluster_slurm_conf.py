@@ -107,7 +107,7 @@ def read_accounts(folder: Path) -> tuple[LimitSpec, ...]:
 
 
 def left_out(folder: Path) -> tuple[str, ...]:
-    """Limits in the folder's files that are not heeded, in words. Raises InputError."""
+    """Limits in the folder's files that are not heeded, as text. Raises InputError."""
     found = list[str]()
     for name, key in ((QOS_FILE, "Name"), (ACCOUNTS_FILE, "Account")):
         found += limit_warnings(str(folder / name), [row for _, row in _rows(folder / name, key)], _TRES)

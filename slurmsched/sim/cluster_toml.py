@@ -21,7 +21,7 @@ from slurmsched.sim.slurmctld.slurmctld_settings import checked
 
 
 class NodeGroup(ConfigSection):
-    """Nodes that are alike: by names, a hostlist, or only so many."""
+    """Nodes that are alike: by names, a hostlist, or only that many."""
 
     names: str = ""
     count: int = Field(1, ge=1)

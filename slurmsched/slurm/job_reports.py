@@ -182,7 +182,7 @@ class JobWants:
         return "".join(f"{key}={value}\n" for key, value in made.items() if value != "")
 
     def of_run(self, restarts: int) -> bool:
-        """Whether its size is asked of the run after so many restarts."""
+        """Whether its size is asked of the run after that many restarts."""
         return self.gpus > 0 and self.run in (-1, restarts)
 
 

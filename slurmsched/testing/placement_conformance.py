@@ -33,7 +33,7 @@ def placement_examples() -> tuple[Snapshot, ...]:
 
 
 def busy_snapshot(waiting: int, seed: int = 0) -> Snapshot:
-    """8 nodes of 8 GPUs, wired as DGX-1V and as bridged pairs, about half of them held; so many jobs wait."""
+    """8 nodes of 8 GPUs, wired as DGX-1V and as bridged pairs, about half of them held; that many jobs wait."""
     chance = np.random.default_rng(seed)
     rows, held, free = [], [], {n: list(range(8)) for n in range(1, 9)}
     for job_id in range(1, 13):

@@ -31,7 +31,7 @@ class Leave(Callback):
 
 
 class Samples(torch.utils.data.Dataset):
-    """So many, each the same in every run."""
+    """That many, each the same in every run."""
 
     def __init__(self, count):
         self.count = count

@@ -1,4 +1,4 @@
-"""Why a job cannot have a node, in words, and on how many nodes there is room for it."""
+"""Why a job cannot have a node, as text, and on how many nodes there is room for it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class NodeCheck:
         return bool(nodes_for_one_job(topology, nodes, self.nodes).any())
 
     def text(self, at: int) -> str:
-        """The first reason why the job cannot have the node in this row, in words; "" = there is none."""
+        """The first reason why the job cannot have the node in this row, as text; "" = there is none."""
         why = Exclusion(int(self.free.exclusion[at]))
         return "" if why is Exclusion.NONE else _TEXTS[why](self, at)
 

@@ -39,7 +39,7 @@ class PriorityParts:
 
 @dataclass(frozen=True, slots=True)
 class TierPlace:
-    """By what the job is ordered before the policy. values: of each tier by name. text: with what decides, in words."""
+    """By what the job is ordered before the policy. values: of each tier by name. text: with what decides, as text."""
 
     values: Mapping[str, Any]
     decided_by: str
@@ -112,7 +112,7 @@ def gpu_use(snapshot: Snapshot, row: int) -> tuple[GpuUse, ...]:
 
 
 def measured_use(jobs: Jobs, row: int) -> str:
-    """What a running job makes of its GPUs, in words; "" where that is not measured."""
+    """What a running job makes of its GPUs, as text; "" where that is not measured."""
     use, idle, memory_mib = (float(column[row]) for column in (jobs.gpu_use, jobs.idle_gpus, jobs.gpu_memory_mib))
     if isnan(use) or not jobs.running[row]:
         return ""

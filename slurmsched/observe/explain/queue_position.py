@@ -25,7 +25,7 @@ SHOWN = 3
 @dataclass(frozen=True, slots=True)
 class CompetingJob:
     """why: the policy's criteria of this job; in an order by priority, its priority. differs: those in which it differs
-    from the job that is explained, in words."""
+    from the job that is explained, as text."""
 
     job_id: int
     user: str
@@ -39,7 +39,7 @@ class QueuePosition:
     """by: "policy" or "priority" (Slurm's own). rank: from 1, of all jobs that wait, as `queue` shows it.
 
     jobs: how many before it compete for its nodes and may start. gpus: what those ask for. first: the foremost of
-    them. told: all this but `first`, in words.
+    them. told: all this but `first`, as text.
     """
 
     by: str

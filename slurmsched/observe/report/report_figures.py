@@ -43,7 +43,7 @@ def report_figures(of: ReportInput) -> dict[str, Any]:
 
 
 def assumptions(of: ReportInput) -> list[str]:
-    """What the figures rest on, in words, in the order of the line that `compare` has: model, cost of a preemption,
+    """What the figures rest on, as text, in the order of the line that `compare` has: model, cost of a preemption,
     limits, window."""
     whose = "Slurm's accounting" if of.source == SACCT else "slurmsched's ledger"
     return [

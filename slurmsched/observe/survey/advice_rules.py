@@ -143,7 +143,7 @@ class AdviceInput:
 
 LONG_S = 86_400.0  # without a checkpoint: jobs of at least a day
 RUNS = 10  # of a user in a partition, below which they tell nothing
-SHORTER = 4.0  # a limit so many times the usual run time is too long
+SHORTER = 4.0  # a limit that many times the usual run time is too long
 
 USED_S = 1_800.0  # a job that began later may still be loading its data
 RuleHit = tuple[int, float, str]  # row of the job, GPU hours at stake, the option to write

@@ -298,12 +298,12 @@ def _why(snapshot: Snapshot, request: SbatchRequest, found: Sequence[NodeRoom]) 
 
 
 def _able(snapshot: Snapshot, found: Sequence[NodeRoom], gpus: int) -> Bools:
-    """Nodes that can give so many GPUs each. (N,) bool."""
+    """Nodes that can give that many GPUs each. (N,) bool."""
     return np.isin(np.arange(len(snapshot.nodes)), [room.node for room in found if room.gpus >= gpus])
 
 
 def _most_together(snapshot: Snapshot, request: SbatchRequest, found: Sequence[NodeRoom], gpus: int) -> int:
-    """On how many of these nodes at most Slurm would start one job with so many GPUs on each."""
+    """On how many of these nodes at most Slurm would start one job with that many GPUs on each."""
     return most_nodes_of_one_job(topology_for_partitions(snapshot, request.partition), _able(snapshot, found, gpus))
 
 
@@ -439,7 +439,7 @@ class LargestRequest:
     """Of one GPU type in one partition. one_node: most GPUs on one node; after_boot: the same of one that Slurm boots
     first. linked: most of those of one_node that are linked, None = not known.
 
-    shapes: GPUs a node -> nodes of one job that can give so many, from the most to one.
+    shapes: GPUs a node -> nodes of one job that can give that many, from the most to one.
     """
 
     gpu_type: str

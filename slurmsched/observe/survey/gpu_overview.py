@@ -109,7 +109,7 @@ def _jobs_on(snapshot: Snapshot, names: Collection[str]) -> dict[str, list[int]]
 @dataclass(frozen=True, slots=True)
 class GpuSum:
     """GPUs under one name. boot: free after a boot. unread: of nodes whose used GPUs cannot be read. stranded: of the
-    free ones. sets: how many nodes have so many linked free GPUs that are not
+    free ones. sets: how many nodes have that many linked free GPUs that are not
     stranded; unknown: nodes of which that is not known. whole: nodes of which a job could have every GPU."""
 
     name: str

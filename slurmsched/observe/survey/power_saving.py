@@ -17,7 +17,7 @@ DAY_S = 86_400.0
 STEP_S = 600.0
 BESIDE_S = 3_600.0  # times of the day so near count as the same one
 DAYS = 28  # of the past that are looked at
-LEAST_DAYS = 2  # without so many nothing is forecast
+LEAST_DAYS = 2  # without that many nothing is forecast
 _UNFIT = (
     NodeState.RESERVED | NodeState.PLANNED | NodeState.COMPLETING | NodeState.POWERING_DOWN | NodeState.POWERING_UP
     | NodeState.POWER_DOWN | NodeState.POWER_UP | NodeState.POWERED_DOWN | NodeState.REBOOT_REQUESTED
@@ -179,7 +179,7 @@ def power_saving(
 def power_saving_of_runs(
     start_s: Floats, end_s: Floats, gpus: Int64s, nodes: int, node_gpus: float, power: PowerRules
 ) -> PowerSaving:
-    """The same for runs on so many nodes of so many GPUs, as if packed onto the fewest."""
+    """The same for runs on that many nodes of that many GPUs, as if packed onto the fewest."""
     if not len(start_s):
         return power_saving(np.zeros(0), np.zeros(0), power)
     begin_s, stop_s = float(start_s.min()), float(end_s.max())
@@ -217,7 +217,7 @@ def _idle(nodes: Nodes) -> Bools:
 
 
 def _chosen(nodes: Nodes, rows: Int64s, spare: float) -> tuple[str, ...]:
-    """Nodes of at most so many GPUs, always of the kind of which most idle ones are left, the last name first."""
+    """Nodes of at most that many GPUs, always of the kind of which most idle ones are left, the last name first."""
     kinds: dict[str, list[int]] = {}
     for row in rows.tolist():
         kinds.setdefault(nodes.gpu_types[row], []).append(row)

@@ -30,7 +30,7 @@ NOT_ASKED = "values of limits, licences and partitions: Slurm is not asked for p
 @dataclass(eq=False)
 class Frame:
     """One snapshot and its plan. lever: the lever's kind. note: what is wrong since, "" = nothing. past: what is on
-    record of a job and of others of so many GPUs. ask: what Slurm tells of the job in a row, None = it is not asked.
+    record of a job and of others of that many GPUs. ask: what Slurm tells of the job in a row, None = it is not asked.
     move, expected: those of Explanation, of the job in a row. All once a job, others not waiting meanwhile."""
 
     snapshot: Snapshot

@@ -219,7 +219,7 @@ def _by_links(rank: int) -> int:
 
 
 def _may_retype(wish: JobGpuRequest, gpus: int) -> bool:
-    """Whether all that a job asks for by node is so many GPUs of any Type, near its cores or not."""
+    """Whether all that a job asks for by node is that many GPUs of any Type, near its cores or not."""
     return wish.asks == f"gpu:{gpus}" and wish.form == GpuOption.PER_NODE and wish.alone and not wish.bound
 
 
@@ -318,7 +318,7 @@ class WalkCapacity:
         return FreeResources(gpus, cpus, nodes.memory_mib - used.memory_used_mib, self._types)
 
     def take(self, row: int, node: int, taken: int, gpus: int, of: int = 1) -> None:
-        """The job's share, one of so many, is gone. taken: mask, 0 = not known."""
+        """The job's share, one of that many, is gone. taken: mask, 0 = not known."""
         jobs, used = self.base.jobs, self.used
         used.gpu_mask_used[node] |= taken
         used.gpus_used[node] += gpus

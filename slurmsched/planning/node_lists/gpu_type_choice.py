@@ -59,7 +59,7 @@ def unfit_for_types(wish: JobGpuRequest | None, nodes: int) -> str:
 
 
 def nodes_of_types(snapshot: Snapshot, row: int, want: dict[str, int], has: str, among: Bools) -> list[int]:
-    """Rows of so many nodes of each type, those left fullest of those with room now, ascending; none if there are too
+    """Rows of that many nodes of each type, those left fullest of those with room now, ascending; none if there are too
     few. has: a node list of ours, which stays if it is as good; "" = none. among: (N,) bool, those to choose from."""
     nodes, found = snapshot.nodes, list[int]()
     types = nodes.gpu_types.map(only_type, object)

@@ -101,7 +101,7 @@ class NodeListSearch:
                 blocked.add(int(group[row]))
 
     def _of_types(self, row: int, want: dict[str, int]) -> bool:
-        """Take so many nodes of each of these types, if there is room. Which GPUs the job gets there is not known."""
+        """Take that many nodes of each of these types, if there is room. Which GPUs the job gets there is not known."""
         wish, count = self._wish(row), sum(want.values())
         if why := unfit_for_types(wish, count):
             self._refuse(row, "pin-asks", why)
@@ -220,7 +220,7 @@ class NodeListSearch:
 
 
 def _rows(snapshot: Snapshot, ranking: Ranking, asked: NodeListWanted, candidates: int) -> Int64s:
-    """Rows of so many waiting jobs to look at, most urgent first, and of as many that are to have a type; none after
+    """Rows of that many waiting jobs to look at, most urgent first, and of as many that are to have a type; none after
     the last whose node is to be chosen. (K,)."""
     rows = ranking.order[startable(snapshot)[ranking.order]]
     typed = np.isin(rows, list(asked.types))

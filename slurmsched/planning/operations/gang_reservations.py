@@ -167,13 +167,13 @@ class GangReservations:
         return None
 
     def _earliest(self, ready: Bools, outlook: NodesReady, count: int) -> Int64s:
-        """Nodes on which so many are ready earliest where Slurm would start a job; none if there are too few."""
+        """Nodes on which that many are ready earliest where Slurm would start a job; none if there are too few."""
         rows = np.flatnonzero(ready)
         rows = rows[np.argsort(outlook.ready_s[rows], kind="stable")]
         return first_nodes_for_one_job(self.snapshot.topology, rows, count)
 
     def _ready(self, ready: Bools, count: int, has: Bools) -> Int64s:
-        """Of these nodes some on any so many of which the job could start, those that it has if it could there."""
+        """Of these nodes some on any that many of which the job could start, those that it has if it could there."""
         found, held = (nodes_for_one_job(self.snapshot.topology, some, count) for some in (ready, ready & has))
         return np.flatnonzero(held if held.any() and (found & has).sum() < count else found)
 

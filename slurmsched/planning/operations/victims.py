@@ -66,7 +66,7 @@ def cost_s(case: PreemptionCase) -> Floats:
 
 
 def cost_source(jobs: Jobs, row: int) -> str:
-    """By what the cost of moving one job is known, in words."""
+    """By what the cost of moving one job is known, as text."""
     if parse_hints(jobs.comment[row]).restart_s is not None:
         return "its hint"
     if np.isnan(jobs.moved_cost_s[row]):
@@ -156,7 +156,7 @@ def preemption_case(snapshot: Snapshot, config: PreemptionConfig, scope: ScopeCo
 
 
 def hard_reason(case: PreemptionCase) -> str:
-    """The hard reason to leave the case's first job its GPUs, in words; "" if there is none."""
+    """The hard reason to leave the case's first job its GPUs, as text; "" if there is none."""
     return next((rule.reason for rule in VICTIM_RULES if rule.hard and rule.catches(case)[0]), "")
 
 
@@ -215,7 +215,7 @@ class PreemptableJobs:
 
     def spread(self, nodes: Int64s, most: int) -> PreemptableJobs:
         """The same, but the work of a job counts on each of these nodes in part, as if shared among those that it
-        would clear, at most so many."""
+        would clear, at most that many."""
         here = np.isin(self.allocated.node, nodes)
         # One a GPU type on record.
         pairs = np.unique(np.stack((_rows(self.allocated)[here], self.allocated.node[here])), axis=1)

@@ -43,7 +43,7 @@ def in_tiers(ranking: Ranking, snapshot: Snapshot, tiers: Sequence[Tier], factor
 
 
 def unread_tiers(snapshot: Snapshot, tiers: Sequence[Tier], managed: Bools) -> tuple[str, ...]:
-    """Tiers that order nothing, as Slurm gave no value for any managed job that waits, in words."""
+    """Tiers that order nothing, as Slurm gave no value for any managed job that waits, as text."""
     waits = managed & snapshot.jobs.pending
     if not waits.any():
         return ()
@@ -85,7 +85,7 @@ def tier_between(other: Mapping[str, Any], own: Mapping[str, Any]) -> str:
 
 
 def decision(why: Mapping[str, Any]) -> str:
-    """What puts a job behind the one before it, in words; "" where no tier is set or nobody is before it."""
+    """What puts a job behind the one before it, as text; "" where no tier is set or nobody is before it."""
     by = why.get(DECIDED_BY, "")
     if not by:
         return ""

@@ -64,11 +64,11 @@ class BatchSizeRule:
         return math.ceil(SAMPLES.get(self.model, 1) / max(batch, 1))
 
     def epoch(self, steps: int, batch: int) -> int:
-        """Epochs begun after so many steps, the last one counted whole."""
+        """Epochs begun after that many steps, the last one counted whole."""
         return math.ceil(steps / self.steps_an_epoch(batch))
 
     def wanted(self, steps: int, batch: int) -> int:
-        """The batch size it is to have after so many steps with this one; the same if nothing is to change."""
+        """The batch size it is to have after that many steps with this one; the same if nothing is to change."""
         if self.model not in LARGEST or (self.first == LARGEST[self.model] and self.model != "Transformer"):
             return batch
         epoch = self.epoch(steps, batch)
@@ -79,7 +79,7 @@ class BatchSizeRule:
         return batch
 
     def batches(self, epochs: int) -> tuple[int, ...]:
-        """The batch sizes that it has at one time or another in so many epochs, ascending."""
+        """The batch sizes that it has at one time or another in that many epochs, ascending."""
         if self.mode == "gns":
             doubles = DOUBLES.get((self.model, self.first, self.gpus), ())
             return tuple(sorted({self._by_noise(epoch) for epoch in (0, *doubles) if epoch < epochs}))

@@ -46,7 +46,7 @@ def scheduler(address: str, tell: Message) -> Iterator[SweepWorkers]:
 
 @contextmanager
 def slurm_jobs(count: int, folder: Path, tell: Message) -> Iterator[SweepWorkers]:
-    """So many Slurm jobs, a Dask worker each; they end with the body.
+    """That many Slurm jobs, a Dask worker each; they end with the body.
 
     They talk with this process by TLS with a key made for this run, or in clear text where Dask's configuration says so
     (jobqueue.slurm.protocol: "tcp://").

@@ -81,7 +81,7 @@ class RequestMix:
 
     def arrivals(self, total_milli: int, chance: np.random.Generator) -> Int64s:
         """Kinds of requests in the order in which they come: all of the workload in random order, then more of it, or
-        some taken away, so that they ask for RATIO times so many thousandths of GPUs. (M,)."""
+        some taken away, so that they ask for RATIO times that many thousandths of GPUs. (M,)."""
         rows, target = np.repeat(np.arange(len(self.count)), self.count), RATIO * total_milli
         order = chance.permutation(rows)
         asked = int(self.gpu_milli[order].sum())
@@ -118,7 +118,7 @@ def cluster(chance: np.random.Generator) -> SharedNodes:
 
 
 def shared_gpu_figures(workload: str, rule: str, runs: int) -> Mapping[str, float]:
-    """Means over so many runs of GPU allocation and fragments [% of all GPUs] when so many GPUs were asked for.
+    """Means over that many runs of GPU allocation and fragments [% of all GPUs] when that many GPUs were asked for.
 
     Raises InputError for an unknown workload or rule.
     """

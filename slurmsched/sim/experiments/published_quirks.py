@@ -56,7 +56,7 @@ class WholeNodes:
         self._free += self._shares.pop(row, 0)
 
     def _on_fewest(self, free: Int64s, gpus: int, price: Floats) -> Int64s | None:
-        """GPUs of each node for so many, None if they have no place now. (N,)."""
+        """GPUs of each node for that many, None if they have no place now. (N,)."""
         shares = np.zeros(len(free), np.int64)
         return shares if pick_gang(free, price, gpus, 1, self._size, shares) else None
 

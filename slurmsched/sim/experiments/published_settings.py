@@ -19,7 +19,7 @@ from slurmsched.sim.ideal.ideal_settings import IdealSettings, check_time
 
 NodeChoice = Literal["fullest", "rest-emptiest"]
 NODE_CHOICES: tuple[NodeChoice, ...] = ("fullest", "rest-emptiest")
-Steps = Sequence[tuple[int, float]]  # from so many GPUs on, so many seconds; GPUs ascending
+Steps = Sequence[tuple[int, float]]  # from that many GPUs on, that many seconds; GPUs ascending
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class PublishedSettings(IdealSettings):
     profile_gpus: GPUs besides the cluster's on which small jobs run first (see profiling_stage). 0: none.
     profile_s: A job runs there for at most so long. A job that has not ended then begins anew on the cluster.
     profile_most_gpus: Larger jobs are not profiled.
-    restart_cost_by_gpus: restart_cost_s of jobs with at least so many GPUs.
+    restart_cost_by_gpus: restart_cost_s of jobs with at least that many GPUs.
     event_cost_s: Progress that every running job loses at any event, at most what it made since the event before.
         By model ("": any other) and GPUs.
     costs_known: The time limits that a policy sees grow by such costs, so that limit less executed is what remains.
@@ -108,7 +108,7 @@ class PublishedSettings(IdealSettings):
         return bool(self.restart_cost_by_gpus or self.event_cost_s)
 
     def restart_costs(self, gpus: Int64s) -> Floats:
-        """Run time without progress at a restart of jobs with so many GPUs [s]. (J,)."""
+        """Run time without progress at a restart of jobs with that many GPUs [s]. (J,)."""
         return _at(gpus, self.restart_cost_by_gpus, self.restart_cost_s)
 
     def event_costs(self, models: Labels, gpus: Int64s) -> Floats:

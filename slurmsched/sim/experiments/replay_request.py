@@ -43,7 +43,7 @@ class NamedPolicy(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """What to replay, in words. Policy, placement and physics are NAME[:PARAMETER=VALUE,...].
+    """What to replay, as text. Policy, placement and physics are NAME[:PARAMETER=VALUE,...].
 
     cluster: As cluster_files.cluster_of takes it.
     topology: How GPUs are wired, see cluster_hardware.topology_of. "": unknown.

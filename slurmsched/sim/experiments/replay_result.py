@@ -114,7 +114,7 @@ class ReplayResult:
 
     @property
     def assumptions(self) -> dict[str, str]:
-        """What the cluster is a model of, and what a preemption costs there, in words."""
+        """What the cluster is a model of, and what a preemption costs there, as text."""
         if isinstance(self.cluster, IdealCluster):
             parts = "; a job on part of a GPU runs as long as recorded" * isinstance(self.cluster, GpuPartsCluster)
             return {

@@ -117,7 +117,7 @@ def _play_events(made: PreparedReplay, tell: Callable[[Any], None] | None) -> in
 
 
 def _every_so_often(on_progress: Callable[[int], None], events: int = 256) -> Callable[[Any], None]:
-    """Tells at every so many events only: a progress bar costs more than a cycle."""
+    """Tells at every that many events only: a progress bar costs more than a cycle."""
     count = itertools.count()
 
     def tell(cluster: Any) -> None:

@@ -234,7 +234,7 @@ NAMES_SHOWN = 3
 
 
 def fitted_trace(trace: Trace, described: ClusterDescription) -> tuple[Trace, tuple[str, ...]]:
-    """The jobs that the cluster may hold, and what was left out, in words.
+    """The jobs that the cluster may hold, and what was left out, as text.
 
     Left out are jobs that do not count and that have no partition here or, where the CPUs are not known, no GPUs; and
     constraints that no node of the cluster satisfies.

@@ -44,7 +44,7 @@ def usable_cores() -> int:
 
 @contextmanager
 def local_processes(count: int) -> Iterator[SweepWorkers]:
-    """So many processes of this machine, a replay at a time each. When the body fails, or this process is killed, they
+    """That many processes of this machine, each with one replay. When the body fails, or this process is killed, they
     end at once."""
     use_safe_path()
     context = multiprocessing.get_context("spawn")  # a fork would copy the locks of other threads as they are

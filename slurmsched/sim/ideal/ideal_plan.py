@@ -60,7 +60,7 @@ class StandingQueue(Protocol):
         ...
 
     def next(self, free: int) -> int:
-        """The row whose turn it is with so many GPUs free, taken out of the queue; NOBODY or ASK if there is none."""
+        """The row whose turn it is with that many GPUs free, taken out of the queue; NOBODY or ASK if there is none."""
         ...
 
     def yields(self, free: int, gpus: int) -> bool:

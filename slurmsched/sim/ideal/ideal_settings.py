@@ -56,7 +56,7 @@ class IdealSettings:
 
     @property
     def preemption_text(self) -> str:
-        """What a preemption costs a job, in words."""
+        """What a preemption costs a job, as text."""
         if self.costs_vary:
             return "costs as the settings say"
         if not self.restart_cost_s and not self.checkpoint_s:

@@ -178,14 +178,14 @@ def _allocations(holder: Int64s, held: Int32s, shares: HeldGpus | None, stage: N
 
 
 def _on_first(holders: int, stage: NodeArrays) -> Labels:
-    """A column of nodes for so many holders, all on the first."""
+    """A column of nodes for that many holders, all on the first."""
     zeros = _same(Allocations, "node", 1 << holders.bit_length()).codes
     return Labels(zeros[:holders], stage.nodes.name.names)
 
 
 @lru_cache(maxsize=1_024)
 def _nodes(used: tuple[int, ...], stage: NodeArrays) -> Nodes:
-    """The nodes when so many GPUs of each are held."""
+    """The nodes when that many GPUs of each are held."""
     held = np.array(used, np.int64)
     state = _NODE_STATES[(held > 0).view(np.int8) + (held >= stage.nodes.gpus)]
     return stage.nodes.with_columns(gpus_used=held.astype(np.int32), state=state)

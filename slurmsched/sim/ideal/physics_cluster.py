@@ -60,7 +60,7 @@ class GpuHolders:
         return GpuHolders(self.row[kept], self.node[kept], self.gpus[kept], self.mask[kept])
 
     def used(self, nodes: int) -> Int64s:
-        """GPUs held on each of so many nodes, as masks. (N,)."""
+        """GPUs held on each of that many nodes, as masks. (N,)."""
         found = np.zeros(nodes, np.int64)
         np.bitwise_or.at(found, self.node, self.mask)
         return found
@@ -305,7 +305,7 @@ class PhysicsCluster(MovableEnds):
                               f"{self.gpus[rows[wrong][0]]} for good", key="placement")  # fmt: skip
 
     def _resize(self, rows: Int64s, gpus: Int64s, before: GpuHolders) -> None:
-        """These rows hold so many GPUs from now on. (R,), (R,)."""
+        """These rows hold that many GPUs from now on. (R,), (R,)."""
         differ = gpus != self.size[rows]
         self._served_gpu_s[rows] = self._service(rows)
         self._since_s[rows] = self._now_s

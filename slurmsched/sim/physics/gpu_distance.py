@@ -59,7 +59,7 @@ def levels(snapshot: Snapshot, held: Assignments) -> Int64s:
 
 
 def nearest_levels(snapshot: Snapshot, rows: Int64s) -> Int64s:
-    """The nearest Level that so many GPUs as each job asks for could be on, were the cluster empty. (R,) int64."""
+    """The nearest Level that that many GPUs as each job asks for could be on, were the cluster empty. (R,) int64."""
     topology, sizes = snapshot.topology, snapshot.nodes.gpus.astype(np.int64).tobytes()
     return np.array([_nearest(topology, sizes, gpus) for gpus in snapshot.jobs.gpus[rows].tolist()], np.int64)
 
@@ -110,7 +110,7 @@ def _nearest(topology: SiteTopology, sizes: bytes, gpus: int) -> GpuDistance:
 
 @lru_cache(maxsize=1_024)
 def _has_island(topology: GpuTopology, gpus: int) -> bool:
-    """Whether so many GPUs of an empty node can be on one island: its best set is if any is."""
+    """Whether that many GPUs of an empty node can be on one island: its best set is if any is."""
     if topology.gpus <= TABLE_GPUS and (topology.kind >= LinkKind.XGMI).any():
         return on_island(topology, int(set_table(topology).best[-1, gpus]))
     sizes = np.unique(topology.numa, return_counts=True)[1]

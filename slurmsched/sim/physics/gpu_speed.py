@@ -68,7 +68,7 @@ class GpuTypeSpeed(ChangeCosts):
         return found
 
     def _pace(self, snapshot: Snapshot, row: int, nodes: list[int], gpus: list[int]) -> float:
-        """Speed of a job with so many GPUs on each of these nodes."""
+        """Speed of a job with that many GPUs on each of these nodes."""
         pace = {type_: self._relative(snapshot, row, type_, sum(gpus)) for type_ in self.types_at(snapshot, nodes)}
         equal = min(pace.values())
         if len(pace) == 1 or not self.mixed_efficiency:
@@ -86,7 +86,7 @@ class GpuTypeSpeed(ChangeCosts):
         return sorted({(type_ or self.reference) + apart for type_ in _types_of_nodes(snapshot, nodes)})
 
     def runs_on(self, model: str, gpus: int, types: Iterable[str]) -> frozenset[str]:
-        """Those of the types on which the table has this model on so many GPUs, on one node and on several."""
+        """Those of the types on which the table has this model on that many GPUs, on one node and on several."""
         table, forms = throughput_table(self.throughputs), ("", APART) if gpus > 1 else ("",)
         return frozenset(
             each for each in types

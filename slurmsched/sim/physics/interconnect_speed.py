@@ -110,7 +110,7 @@ def _of_set(topology: GpuTopology, mask: int) -> float:
 
 @lru_cache(maxsize=4_096)
 def _best(topology: SiteTopology, sizes: bytes, gpus: int) -> float:
-    """Bandwidth of the best set of so many GPUs of one node, were all free [GB/s]; UNKNOWN if none has so many, or
+    """Bandwidth of the best set of that many GPUs of one node, were all free [GB/s]; UNKNOWN if none has that many, or
     if one of unknown wiring has. sizes: GPUs of each node, int64."""
     large = np.flatnonzero(np.frombuffer(sizes, np.int64) >= gpus).tolist()
     classes = {class_at(topology, node) for node in large}
@@ -120,7 +120,7 @@ def _best(topology: SiteTopology, sizes: bytes, gpus: int) -> float:
 
 
 def _best_set(topology: GpuTopology, gpus: int) -> float:
-    """Bandwidth of the best set of so many GPUs [GB/s], UNKNOWN where there is no prediction."""
+    """Bandwidth of the best set of that many GPUs [GB/s], UNKNOWN where there is no prediction."""
     if topology.gpus > ALL_RINGS:
         return UNKNOWN
     return predicted_of(topology, fastest_set(topology, (1 << topology.gpus) - 1, gpus))

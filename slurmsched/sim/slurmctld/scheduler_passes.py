@@ -167,7 +167,7 @@ def _next(wish_s: float, step_s: float, phase_s: float) -> float:
 # slurmctld's two schedulers over the state of a simulated slurmctld: rows that start, and on which nodes.
 
 NO_LIMIT = 10**9
-FIRST_PART = 4  # a pass first takes so many times the jobs it looks at, and all only if these do not settle it
+FIRST_PART = 4  # a pass first takes that many times the jobs it looks at, and all only if these do not settle it
 Start = tuple[int, Int64s, Int64s]  # row, its nodes (K,), and of each 1 if it gives `need`, 2 if it gives `last` (K,)
 
 

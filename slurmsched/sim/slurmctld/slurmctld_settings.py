@@ -50,7 +50,7 @@ class SlurmctldSettings:
     requeue to that. requeue_delay_s: from then until it may start again (cred_expire; requeue_delay from 25.11 on).
     time_limit_check_s: a job is found over its limit at most this much late; a run beyond its time limit ends half
     of it late, one whose GPU minutes or wall time are used up at the next whole multiple.
-    rpc_latency_s, writes_per_s: each lever we write takes effect so long after it was planned, and so many a second;
+    rpc_latency_s, writes_per_s: each lever we write takes effect so long after it was planned, and that many a second;
     0 writes a second = all at once. Steps of preemptions take effect at once: each waits for the answer before it.
     min_job_age_s: how long an ended job is shown.
     restart_cost_s: run time without progress after every restart. checkpoint_s: progress made in a run survives
@@ -131,7 +131,7 @@ class SlurmctldSettings:
 
     @property
     def preemption_text(self) -> str:
-        """What a requeue costs a job, in words."""
+        """What a requeue costs a job, as text."""
         if math.isinf(self.checkpoint_s):
             kept = "loses all its work"
         else:

@@ -238,7 +238,7 @@ class SlurmctldState:
         self._hold(node[which], -held[which, 0])
 
     def _hold(self, node: Int64s, gpus: Int64s) -> None:
-        """A job holds so many GPUs more on these nodes."""
+        """A job holds that many GPUs more on these nodes."""
         self._held[node] += gpus
         self._busy += int(gpus.sum())
 

@@ -115,7 +115,7 @@ def parametric_workload(
 
 
 def generate_trace(workload: SyntheticWorkload, jobs: int, seed: int = 0, *, limits: bool = False) -> RecordedTrace:
-    """A trace of so many jobs; the same arguments give the same trace. Begins on a Monday at 0 h.
+    """A trace of that many jobs; the same arguments give the same trace. Begins on a Monday at 0 h.
 
     limits: make up time limits too, as Trace.with_user_limits.
     """
