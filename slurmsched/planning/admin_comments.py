@@ -1,4 +1,4 @@
-"""AdminComment: what slurmsched did to a job, where its user sees it with Slurm's own commands.
+"""AdminComment: what slurmsched did to a job, as a text that its user can read by Slurm's own commands.
 
 The text has one part for each kind of change, so it is short and does not grow:
 
@@ -47,7 +47,7 @@ _BY_FIELD = {"node_list": _LIST, "gpu_type": _TYPE, "size": _SIZE, "cpus": _CPUS
 
 @dataclass(frozen=True, slots=True)
 class AdminCommentLever(Lever):
-    """Writes the texts, changed ones only. Those on record go back also after the lever is turned off.
+    """Writes the texts that have changed. Those on record are also removed after the lever is turned off.
 
     An Administrator writes to slurmctld. Slurm lets an Operator write to the job's record in slurmdbd only.
     """
@@ -118,7 +118,7 @@ def _own_record(snapshot: Snapshot, row: int) -> bool:
 
 
 def _fields(snapshot: Snapshot) -> Iterator[tuple[int, str, str]]:
-    """Row, head and text of every field that a job has by us."""
+    """Row, head and text of every field that slurmsched has changed."""
     for record in snapshot.overrides:
         head, row = _BY_FIELD.get(record.field), snapshot.jobs.row_of(record.job_id)
         if head and record.open and row >= 0:
@@ -146,7 +146,8 @@ def says_idle(text: str) -> bool:
 
 
 def _idle(snapshot: Snapshot, idle: IdleGpusConfig) -> Iterator[tuple[int, str, str]]:
-    """Row, head and text of what running jobs do not use. Counts alone: a use that moves would be written each time."""
+    """Row, head and text of idle GPUs of running jobs. Only counts: a changing percentage would be written each
+    time."""
     jobs = snapshot.jobs
     for row in np.flatnonzero(idle_jobs(jobs, idle) | some_idle(jobs, idle)).tolist() if idle.tell else ():
         gpus, unused = int(jobs.gpus[row]), float(jobs.idle_gpus[row])

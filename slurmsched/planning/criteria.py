@@ -16,7 +16,7 @@ WORDS = {
     "over_soft_cap": "beyond a soft cap",
     "idle_gpus": "a running job of its user does not use its GPUs",
 }
-AT, NOT_BELOW_0 = "{at}", "{0+}"  # in words for {}: a Unix time; a number that says nothing below 0
+AT, NOT_BELOW_0 = "{at}", "{0+}"  # in place of {}: a Unix time; a number that is not shown below 0
 
 
 def times_in(words: Mapping[str, str]) -> frozenset[str]:
@@ -25,7 +25,7 @@ def times_in(words: Mapping[str, str]) -> frozenset[str]:
 
 
 def criteria(values: Mapping[str, Any], words: Mapping[str, str]) -> str:
-    """The criteria of one job in words; those that say nothing are left out. words: as PolicyInfo.criteria."""
+    """The criteria of one job in words, without those that are empty. words: as PolicyInfo.criteria."""
     return ", ".join(filter(None, (criterion(name, value, words) for name, value in values.items())))
 
 

@@ -1,4 +1,4 @@
-"""Earliest starts of pending jobs, as the policy wants them: `JobChanges.start_s` written as Slurm's StartTime."""
+"""Writes the earliest starts that the policy chose (`JobChanges.start_s`) as StartTime of pending jobs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class StartLever(Lever):
 
 
 def own_starts(snapshot: Snapshot) -> Snapshot:
-    """The snapshot in which jobs may start when their users say: what a policy looks at."""
+    """The snapshot in which jobs may start when their users say. This is the policy's input."""
     mine, _ = _on_record(snapshot)
     if not mine:
         return snapshot
@@ -86,7 +86,7 @@ def deferrals(
 
 
 def given_back(snapshot: Snapshot, note: str) -> Proposal:
-    """Every job may start again, as `undo` does."""
+    """The writes that remove every earliest start, as `undo` does."""
     mine, changed = _on_record(snapshot)
     moves = [_back(snapshot, row, record, note) for row, record in mine.items()]
     return Proposal.of_moves(moves, changed=changed)
@@ -157,7 +157,7 @@ def _having(record: Override, has_s: float) -> Override:
 
 
 def wanted_s(snapshot: Snapshot, ranking: Ranking) -> Floats:
-    """When each job is to start at the earliest [Unix s], -infinity: whenever. Who waited past the age cap: at once."""
+    """The earliest start of each job [Unix s], -infinity: at any time. A job beyond the age cap may start at once."""
     changes = ranking.changes
     if changes is None or changes.start_s is None:
         return np.full(len(snapshot.jobs), -math.inf)
@@ -168,7 +168,7 @@ def wanted_s(snapshot: Snapshot, ranking: Ranking) -> Floats:
 def _kept(
     snapshot: Snapshot, mine: dict[int, Override], later: Bools, want_s: Floats, lever: LeverConfig
 ) -> Iterator[StartMove]:
-    """What changes of the starts that jobs have."""
+    """Changes of starts that are on record."""
     for row, record in mine.items():
         if not later[row]:
             yield _back(snapshot, row, record, "it may start now")

@@ -1,4 +1,4 @@
-"""The gate: the rules that refuse an action when it is planned or right before it is sent, and what they look at."""
+"""The gate: the rules that refuse an action when it is planned or right before it is sent, and their input."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class CurrentJob:
 
 @dataclass(frozen=True, slots=True)
 class GateContext:
-    """What rules look at. A rule is asked only about what belongs to its time.
+    """The input of the rules. Each rule uses only the fields of its time.
 
     When the plan is made:
     snapshot, scope, preemption, operations_config: the state and the configuration.
@@ -142,7 +142,7 @@ def gone(action: Action | None, view: GateContext) -> str:
 
 
 def nameless(action: Action | None, _: GateContext) -> str:
-    """Without a submit time a job cannot be distinguished from a later one with the same id."""
+    """ "" if the submit time is known. Without it a job cannot be distinguished from a later one with the same id."""
     if action is None or isinstance(action, DeleteReservation) or isfinite(action.submit_s):
         return ""
     return "its submit time is not known, so that its id could not be told from one used again"
@@ -278,7 +278,7 @@ def other_asks(action: Action | None, view: GateContext) -> str:
 
 
 def other_reservation(action: Action | None, view: GateContext) -> str:
-    """Only a free job joins a reservation, and only the name of its own operation is taken off."""
+    """Only a job without a reservation joins one, and only the name of its own operation is removed."""
     if (seen := _current(action, view)) is None or not isinstance(action, JoinReservation):
         return ""
     fits = not seen.reservation if action.name else seen.reservation == RESERVATION_PREFIX + action.operation
@@ -298,7 +298,7 @@ def other_extent(action: Action | None, view: GateContext) -> str:
 
 
 def beneficiary_cannot_start(action: Action | None, view: GateContext) -> str:
-    """No job loses GPUs to a job that could not start on them."""
+    """ "" if the job could start on the GPUs. No job is preempted for one that could not."""
     return view.cannot_start.get(action.operation, "") if isinstance(action, Requeue | Signal) else ""
 
 
@@ -317,7 +317,7 @@ HOUR_S = 3_600.0
 
 
 def unmanaged(action: Action | None, view: GateContext) -> str:
-    """A lever moves managed jobs only; steps need the job in scope, whatever became of its priority meanwhile."""
+    """A lever changes only managed jobs. Steps of operations need the job in scope, whatever its priority is now."""
     if view.snapshot is None or action is None or _gives_back(action) or (row := row_of(action, view.snapshot)) < 0:
         return ""
     if isinstance(action, SetPriority):
@@ -334,7 +334,7 @@ def unmanaged(action: Action | None, view: GateContext) -> str:
 
 
 def unwilling(action: Action | None, view: GateContext) -> str:
-    """What makes a job no victim at all counts while its grace runs, too."""
+    """A hard reason against preempting a job also counts during its grace."""
     if view.snapshot is None or not isinstance(action, Requeue | Signal) or not action.operation:
         return ""
     if (row := row_of(action, view.snapshot)) < 0:
@@ -465,8 +465,7 @@ def swaps_back(action: Action | None, view: GateContext) -> str:
 
 
 def _gives_back(action: Action) -> bool:
-    """Steps that end an operation may always go, or it could not be taken back; so may what gives a job its own
-    again."""
+    """Whether the action ends an operation or restores a job's own value. Such actions may always pass."""
     if isinstance(action, SetField):
         return action.restores
     if isinstance(action, AskSize):
@@ -490,7 +489,7 @@ class GateTime(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GateRule:
-    """One reason to leave an action out. says: the reason in words, "" = it may pass. about: what it guards."""
+    """One reason to refuse an action. says: the reason in words, "" = it may pass. about: what it guards."""
 
     name: str
     when: GateTime

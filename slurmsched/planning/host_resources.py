@@ -24,7 +24,7 @@ from slurmsched.resources.startable_jobs import startable
 if TYPE_CHECKING:
     from slurmsched.planning.planner import Planner
 
-MOST_JOBS = 200  # looked at in a cycle, the most urgent first
+MOST_JOBS = 200  # considered in a cycle, the most urgent first
 _LIMIT = "it waits for a limit that its own {} may meet"
 ResourceMove = tuple[SetCpus | SetMemory, Records]
 
@@ -100,7 +100,7 @@ class CpuLever(Lever):
     def settled(planned: Records, before: Records, answers: Sequence[Outcome], steps: int) -> Records:
         """As of any lever, but a number that is refused is not tried again until the job comes back. What is in force
         after that the next look tells; a job that was not written has its own. Once Slurm took a number, its user's own
-        is not among the possible ones any more. A job that somebody else changed is remaining alone."""
+        is not among the possible ones any more. A job that somebody else changed is not written to."""
         (record,) = planned
         if not answers or answers[-1].status == "unknown":
             return Lever.settled(planned, before, answers, steps)
@@ -146,7 +146,7 @@ def resource_changes(
     Less is for jobs of one node that have the hint for the least, and find no node with all that they ask for free, if
     some node has the rest and at least that. Each is given as much as one of these nodes has. More is for jobs that
     have the hint for the most, where a node has more than its free GPUs need. An amount on record that still fits
-    stays. A job with an operation under way, or with another request of ours, is remaining as it is.
+    stays. A job with an operation under way, or with another request of ours, is not changed.
     """
     (mine, changed), records = _on_record(snapshot, what), of_field(snapshot.overrides, what.step.field)
     others = untouched(snapshot, but=(what.step.field,))
@@ -245,7 +245,7 @@ def _foreign(field: str) -> str:
 
 
 def _waiting_anew(record: Override, submit_s: float) -> Override:
-    """The record by the job's submission: after a requeue it is no more remaining alone for what was before."""
+    """The record by the job's submission: after a requeue, earlier changes by others no longer count."""
     return record if record.submit_s == submit_s else replace(record, submit_s=submit_s, state=OverrideState.ACTIVE)
 
 

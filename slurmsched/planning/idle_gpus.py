@@ -1,7 +1,7 @@
-"""Running jobs that do not use their GPUs: which are judged, and what comes of it for waiting jobs of their users.
+"""Running jobs that do not use their GPUs, and how they change the place of their users' waiting jobs.
 
-Nobody loses a GPU by this. An idle job may be told so (admin_comments), and the waiting jobs of its user may go behind
-those of others. Source: slurmsched.
+No job loses a GPU by this. The AdminComment of an idle job may say so (admin_comments). The waiting jobs of its user
+may go behind those of others. Source: slurmsched.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def idle_jobs(jobs: Jobs, idle: IdleGpusConfig) -> Bools:
 
 
 def some_idle(jobs: Jobs, idle: IdleGpusConfig) -> Bools:
-    """Running jobs that leave some of their GPUs idle, however much they use the others. (N,) bool."""
+    """Running jobs with some idle GPUs, however much they use the others. (N,) bool."""
     return _judged(jobs, idle) & (jobs.idle_gpus > 0)
 
 
 def _judged(jobs: Jobs, idle: IdleGpusConfig) -> Bools:
-    """Running jobs that are old enough, and that no exception of the site spares. (N,) bool."""
+    """Running jobs that have run long enough and that no exception of the site excludes. (N,) bool."""
     judged = jobs.running & (jobs.gpus > 0) & (jobs.run_s >= idle.after_s)
     judged &= jobs.batch | idle.interactive
     spared = {"user": idle.except_users, "account": idle.except_accounts, "partition": idle.except_partitions,

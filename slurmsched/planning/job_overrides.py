@@ -1,4 +1,5 @@
-"""Overrides of node lists, GPU types and sizes, by job: what is still in force, and what gives a job its own back."""
+"""Overrides of node lists, GPU types and sizes, by job: which are still in force, and which writes restore a job's
+own."""
 
 from __future__ import annotations
 
@@ -52,15 +53,15 @@ class OverrideChanges(TypedDict, total=False):
 class JobOverrides:
     """One job's overrides of one lever: of its node list and GPU type, or of its size.
 
-    They are given, abandoned and settled together: submission, state, time and note are the same in all of them. Of a
-    field that was never written, base and sent are "".
+    They are written, abandoned and settled together: submission, state, time and note are the same in all of them. For
+    a field that was never written, base and sent are "".
     """
 
     records: tuple[Override, ...]
 
     @classmethod
     def blank(cls, fields: tuple[str, ...], job_id: int, submit_s: float, since_s: float) -> JobOverrides:
-        """Of a job to which nothing was written."""
+        """The overrides of a job to which nothing was written."""
         return cls(tuple(Override(job_id, submit_s, field, "", "", since_s=since_s) for field in fields))
 
     @property
@@ -81,27 +82,27 @@ class JobOverrides:
 
     @property
     def abandoned(self) -> bool:
-        """Whether the job is left to Slurm: it did not start in time, or somebody else changed it."""
+        """Whether slurmsched no longer changes the job: it did not start in time, or somebody else changed it."""
         return self.records[0].abandoned
 
     @property
     def open(self) -> bool:
-        """Whether the job may hold anything of ours."""
+        """Whether the job may have a value that slurmsched wrote."""
         return any(record.open for record in self.records)
 
     @property
     def sized(self) -> bool:
-        """Whether it is about the number of GPUs of the job, and not about where it starts."""
+        """Whether these are overrides of the number of GPUs, and not of the node list or GPU type."""
         return self.records[0].field == SIZE
 
     @property
     def nodes(self) -> Override:
-        """Of the node list."""
+        """The override of the node list."""
         return self.records[0]
 
     @property
     def request(self) -> Override:
-        """Of the GPU request, in normal form."""
+        """The override of the GPU request, in normal form."""
         return self.records[-1]
 
     def with_nodes(self, **changes: Unpack[OverrideChanges]) -> JobOverrides:
@@ -146,7 +147,8 @@ def records_of(jobs: Iterable[JobOverrides]) -> tuple[Override, ...]:
 
 
 def given_back(snapshot: Snapshot, fields: Sequence[str], note: str) -> Proposal:
-    """Every job its own values of these fields, as `undo` does. One that holds none of ours any more is left alone."""
+    """The writes that give every job its own values of these fields, as `undo` does. A job without a value of
+    slurmsched gets none."""
     mine, lost, changed = on_record(snapshot, fields)
     back = [returned(snapshot, row, ours, note, abandoned=False) for row, ours in (mine | lost).items()]
     steps = tuple(step for actions, _ in back for step in actions)
@@ -237,7 +239,7 @@ def of_field(overrides: Iterable[Override], field: str) -> Records:
 
 
 def of_pending(jobs: Jobs, known: Iterable[Known]) -> Iterator[tuple[int, Known]]:
-    """Of jobs that wait and may hold a value of ours, with their rows."""
+    """Overrides of jobs that wait and may have a value of slurmsched, with their rows."""
     pending = jobs.pending
     for ours in known:
         row = jobs.row_of(ours.job_id)
@@ -279,7 +281,7 @@ def _with_request_seen(known: JobOverrides, request: str) -> JobOverrides:
 
 
 def _rest(jobs: Jobs, row: int, known: JobOverrides) -> JobOverrides | None:
-    """What is left of overrides that somebody else changed; None if nobody did."""
+    """The remaining overrides after somebody else changed some; None if nobody did."""
     found = known if known.sized or _has_list(jobs.nodes_asked[row], known.nodes) else _closed(known, NODE_LIST)
     found = (
         found if _has_request(_request_now(jobs, row, known), known.request) else _closed(found, known.request.field)
@@ -292,7 +294,7 @@ def _rest(jobs: Jobs, row: int, known: JobOverrides) -> JobOverrides | None:
 
 
 def _closed(known: JobOverrides, *fields: str) -> JobOverrides:
-    """These fields with their users' own values, and all that were meant for them."""
+    """These fields with their users' own values, and all values that were meant for them."""
     return JobOverrides(tuple(
         replace(record, sent=record.base) if record.field in fields else record for record in known.records
     ))  # fmt: skip
@@ -322,7 +324,7 @@ def own_lists(snapshot: Snapshot) -> Jobs:
 
 
 def left_alone(jobs: Jobs, known: Iterable[Override | JobOverrides]) -> Bools:
-    """Jobs that are left to Slurm until they run or are submitted again. (N,) bool."""
+    """Jobs that slurmsched does not change until they run or are submitted again. (N,) bool."""
     abandoned = {(job.job_id, job.submit_s) for job in known if job.abandoned}
     keys = zip(jobs.job_id.tolist(), jobs.submit_s.tolist(), strict=True) if abandoned else ()
     return np.array([key in abandoned for key in keys], np.bool_) if abandoned else np.zeros(len(jobs), np.bool_)
@@ -356,7 +358,7 @@ def set_size(snapshot: Snapshot, row: int, why: str, new: str, base: str) -> Set
 
 
 def operation_of(snapshot: Snapshot, row: int, sized: bool) -> str:
-    """Under which name the ledger has the steps of a job."""
+    """The name under which the ledger has the steps of a job."""
     return f"{'size' if sized else 'pin'}-{snapshot.jobs.job_id[row]}"
 
 

@@ -1,4 +1,4 @@
-"""Which jobs slurmsched may move, and the one reason why not for each other one."""
+"""Which jobs slurmsched may change, and for each other job the one reason why not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobRule:
-    """One reason to leave a job alone. in_scope: whether people are told of each such job. lever: "" = any."""
+    """One reason not to change a job. in_scope: whether `plan` lists each such job. lever: "" = any."""
 
     name: str
     reason: str
@@ -214,7 +214,7 @@ def refusals(
     return tuple(Refusal(job_id, rules[index].name, rules[index].reason) for job_id, index in pairs)
 
 
-# What keeps a plan from working at a site.
+# Settings of a site with which a plan does not work.
 
 ON_BASIC = ("Slurm orders jobs by PriorityType=priority/basic, which no nice or site factor can steer: nothing is "
             "written. Set PriorityType=priority/multifactor in slurm.conf")  # fmt: skip
@@ -273,7 +273,7 @@ def values_out_of_scope(
 
     A job leaves the scope when its user moves it to another partition, account or QOS, or an admin shortens a list.
     Only values on record as ours count: what somebody else set stays. Tasks and components follow their leader. While
-    the scope names a partition that Slurm does not know nothing goes back: it may be a slip of the pen.
+    the scope names a partition that Slurm does not have, nothing is restored, since the name may be a typing error.
     """
     if unknown_partitions(snapshot, scope):
         return ()

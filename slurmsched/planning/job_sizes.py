@@ -1,4 +1,5 @@
-"""GPUs of pending jobs as the policy wants them: `JobChanges.gpus` as the request of the job, within its hints."""
+"""Writes the number of GPUs that the policy chose (`JobChanges.gpus`) into requests of pending jobs, within their
+hints."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ class SizeLever(Lever):
 
 
 def own_sizes(snapshot: Snapshot) -> Snapshot:
-    """The snapshot in which pending jobs ask for as many GPUs as their users say: what a policy looks at."""
+    """The snapshot in which pending jobs ask for as many GPUs as their users did. This is the policy's input."""
     mine, _, _ = on_record(snapshot, SIZE_FIELDS)
     if not mine:
         return snapshot
@@ -94,10 +95,10 @@ def sizes(
 ) -> Proposal:
     """Requests to give, to change and to give back. snapshot: as read. managed: (N,) bool. most: writes of this cycle.
 
-    Of jobs that tell both min_gpus and max_gpus, if the policy wants another size between these for which some nodes
-    have GPUs. A size that is no whole number of a job's nodes or tasks becomes the next smaller one that is. A job
-    with an operation under way, or with a node list or Type on record, is left as it is.
-    Requests are given back first, then changed, then given to new jobs, most urgent first."""
+    Only jobs with both hints, min_gpus and max_gpus, get another size, and only if some node has that many GPUs. A size
+    that does not divide evenly over a job's nodes or tasks becomes the next smaller one that does. A job with an
+    operation under way, or with a node list or Type on record, is not changed. Own requests are restored first, then
+    sizes are changed, then new ones are written, most urgent jobs first."""
     mine, _, changed = on_record(snapshot, SIZE_FIELDS)
     others = untouched(snapshot, but=SIZE_FIELDS)
     mine = {row: _limited(snapshot, row, size) for row, size in mine.items() if not others[row]}
@@ -167,7 +168,7 @@ def _asked_and_requeued(jobs: Jobs) -> Bools:
 
 @dataclass(frozen=True, slots=True)
 class RunningSizeLever(Lever):
-    """Asks running jobs to change to the number of GPUs that the policy gives them. Slurm is not told.
+    """Asks running jobs to change to the number of GPUs that the policy gives them. Nothing is written to Slurm.
 
     restart_cost_s: of a job without the hint [s]. most: jobs that are asked anew in a cycle.
     """
@@ -193,7 +194,7 @@ class RunningSizeLever(Lever):
 
     @staticmethod
     def restore(snapshot: Snapshot) -> Proposal:
-        """No job is asked for another size any more, whoever asked it."""
+        """Withdraws all requests for another size, whoever made them."""
         jobs, why = snapshot.jobs, "undo: no other size is wanted of it"
         rows = np.flatnonzero(jobs.wanted_gpus > 0).tolist()
         return Proposal(tuple(AskSize(*jobs.id_and_submit(row), why, f"want-{jobs.job_id[row]}") for row in rows))
@@ -234,7 +235,8 @@ def running_sizes(
 
 
 def _saved_s(jobs: Jobs, gpus: Int64s) -> Floats:
-    """Run time that each job would save on so many GPUs, at best [s]; infinite where its progress is unknown. (N,)."""
+    """Run time that each job would save at most on this number of GPUs [s]; infinite if its progress is unknown.
+    (N,)."""
     progress = hint_column(jobs, "progress")
     ran_s = np.maximum(jobs.executed_s, jobs.run_s)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -284,7 +286,7 @@ def _most(base: Snapshot, row: int) -> int:
 
 
 def _kept(snapshot: Snapshot, mine: dict[int, JobOverrides], wanted: dict[int, str]) -> list[SizeMove]:
-    """What changes of the sizes that jobs have by us: those given back, then those changed."""
+    """Changes of the sizes that slurmsched wrote: own requests restored, then other sizes."""
     rows = sorted(mine, key=lambda row: row in wanted)
     moves = [_given(snapshot, row, wanted[row], mine[row]) if row in wanted else _back(snapshot, row, mine[row])
              for row in rows]  # fmt: skip

@@ -21,7 +21,8 @@ class LeverEntry:
 
     at: module and class, loaded when it is needed.
     fields: of the overrides that are its own.
-    on: whether it is switched on. A lever that is off is asked too while a job has an override of it, to give it back.
+    on: whether it is switched on. While a job has an override of a lever, the lever also runs when it is off, to give
+    the job its own value back.
     """
 
     name: str
@@ -75,7 +76,7 @@ LEVERS = [
 
 
 def levers_of(planner: Planner, snapshot: Snapshot) -> dict[str, Lever]:
-    """The levers that this cycle asks, by name."""
+    """The levers that run in this cycle, by name."""
     held = {record.field for record in snapshot.overrides}
     return {
         entry.name: entry.load().of(planner) for entry in LEVERS if entry.on(planner) or held.intersection(entry.fields)
@@ -83,7 +84,7 @@ def levers_of(planner: Planner, snapshot: Snapshot) -> dict[str, Lever]:
 
 
 def lever_of(field: str) -> LeverEntry:
-    """The lever whose overrides are of this field; one of its own for a field of no lever."""
+    """The lever of this field; for a field without a lever, a plain one."""
     found = next((entry for entry in LEVERS if field in entry.fields), None)
     return found or LeverEntry(field, f"{Lever.__module__}:{Lever.__name__}", (field,))
 
@@ -91,7 +92,7 @@ def lever_of(field: str) -> LeverEntry:
 def undo_plan(snapshot: Snapshot) -> Plan:
     """The actions that restore what is on record. snapshot: with all its overrides, those of nice and site factor too.
 
-    A job that holds a value we never sent was changed by somebody else since: it is left alone, and refused.
+    If a job has a value that slurmsched never sent, somebody else has changed it. It is refused.
     """
     parts = [entry.load().restore(snapshot) for entry in LEVERS]
     return Plan(

@@ -84,14 +84,14 @@ class Planner:
         )  # fmt: skip
 
     def terms(self, snapshot: Snapshot) -> RunTimeFactors | None:
-        """What the policy's estimates of run times are made of; None where its estimator cannot tell."""
+        """The terms of the policy's estimates of run times; None if its estimator has none."""
         estimator = getattr(self.policy, "estimator", None)
         return estimator.terms(snapshot) if isinstance(estimator, ExplainingEstimator) else None
 
     # Over 30 lines: the numbered steps of a cycle.
     def plan(self, snapshot: Snapshot) -> Plan:
         """What this cycle would change. The same snapshot gives the same plan."""
-        # 1. Which jobs are ours to order; for each other one the rule that leaves it alone.
+        # 1. Which jobs are managed; for each other one the rule that excludes it.
         verdict = job_scope.verdicts(snapshot, self.scope, self.lever.kind)
         ours = verdict < 0
         # 2. The policy ranks the jobs as their users submitted them.
@@ -181,7 +181,7 @@ def _passed(
 
 
 def _recorded(proposals: dict[str, Proposal], passed: list[Action]) -> tuple[Override, ...]:
-    """The records that change, but those of changes that the gate has left out."""
+    """The records that change, without those of changes that the gate has refused."""
     every = [action for proposal in proposals.values() for action in proposal.actions]
     wanted, sent = ({(each.job_id, each.field) for each in actions if isinstance(each, SetField)}
                     for actions in (every, passed))  # fmt: skip

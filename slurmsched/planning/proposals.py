@@ -1,4 +1,4 @@
-"""What levers are given to work with and what they propose. Light: a cycle does not load levers that are off."""
+"""The input and the output of levers. This module is small, since a cycle does not load levers that are off."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Budget:
     writes: how many more jobs may be written in this cycle.
     values: (N,) int64, the nice or site factor that puts each job in the order of the ranking.
     last: (N,) bool, jobs that a nice of their own puts behind others.
-    context: what the gate looks at.
+    context: the input of the gate.
     proposals: of the levers before this one, by name.
     """
 
@@ -92,7 +92,7 @@ class Budget:
 
 
 class Lever(ABC):
-    """A way to change jobs: one field of them, or what takes several steps. Pure.
+    """A way to change jobs: one field of a job, or an operation of several steps. Pure.
 
     A new one is a subclass in a file of its own, its action (see model.plan.SetField) and a line in levers.py.
     """
@@ -105,16 +105,16 @@ class Lever(ABC):
         """The lever by the settings of this planner."""
 
     def as_submitted(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot as a policy is to see it: no value of ours is taken for one of a user."""
+        """The snapshot for the policy, in which values of slurmsched are replaced by the users' own."""
         return snapshot
 
     @abstractmethod
     def propose(self, snapshot: Snapshot, ranking: Ranking, budget: Budget) -> Proposal:
-        """What it would change in this cycle. snapshot: as read."""
+        """The changes of this cycle. snapshot: as read."""
 
     @staticmethod
     def restore(snapshot: Snapshot) -> Proposal:
-        """What gives every job its own value back, as `undo` does."""
+        """The changes that give every job its own value back, as `undo` does."""
         return Proposal()
 
     @staticmethod
@@ -138,7 +138,7 @@ class Lever(ABC):
 
 
 def written(answers: Sequence[Outcome]) -> list[Outcome]:
-    """Those that Slurm has carried out."""
+    """The actions that Slurm has carried out."""
     return [outcome for outcome in answers if outcome.status == "written"]
 
 

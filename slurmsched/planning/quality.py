@@ -1,4 +1,4 @@
-"""How good the GPUs that a job got are, beside the best it could have had at that moment."""
+"""How well the GPUs of a job are linked, compared with the best set that was free when it started."""
 
 from __future__ import annotations
 
@@ -99,13 +99,13 @@ class _Moment:
     ends: list[tuple[float, int, int]]
 
     def pass_to(self, at_s: float) -> None:
-        """Everything that ended by then is free."""
+        """Free everything that ended by this time."""
         while self.ends and self.ends[0][0] <= at_s:
             _, node, mask = self.ends.pop(0)
             self.free[node] |= mask
 
     def judged(self, start: _JobStart) -> Iterator[PlacedJob]:
-        """What is to be told of one start; nothing of a job of one GPU or on unknown wiring."""
+        """The comparison for one start; None for a job of one GPU or on unknown wiring."""
         gpus, roomy = int(bit_counts(start.mask).sum()), self._roomy(start)
         if len(start.node) > 1:
             yield from self._gang(start, gpus, roomy)

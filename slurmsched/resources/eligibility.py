@@ -1,4 +1,4 @@
-"""Which nodes a job may have, and for each other node the first reason why not. Every command asks here."""
+"""Which nodes a job may have, and for each other node the first reason why not. Every command uses this."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KEPT_ANSWERS = 1 << 9  # of a snapshot: users write as many different requests 
 
 
 class Exclusion(IntEnum):
-    """Why a job cannot have a node: the first reason, in the order in which they are looked at.
+    """Why a job cannot have a node: the first reason, in the order in which they are checked.
 
     Reasons before CLOSED last whoever leaves the node. Reasons after RESERVED are of resources.free: what others hold.
     """
@@ -65,8 +65,8 @@ class Eligibility:
     """Which nodes one request may have, whatever others hold there. All (N,), by row of the nodes.
 
     exclusion: an Exclusion each, up to RESERVED.
-    sure: whether all that decides was looked at; where it was not, nobody is preempted and no node is chosen.
-    doubts: what was not looked at that decides. unseen: all that was not looked at, doubts too.
+    sure: whether everything that decides was checked; if not, no job is preempted and no node is chosen.
+    doubts: what decides and was not checked. unseen: all that was not checked, doubts too.
     reserved_by: row of the reservation that has the node, -1 = none.
     kept_gpus, kept_cpus: what reservations of parts of the node keep from the job.
     refusals: by partition, why it starts no such job.
@@ -145,7 +145,7 @@ def _eligibility(snapshot: Snapshot, request: JobRequest, sized: bool) -> Eligib
 
 
 def _by_request(snapshot: Snapshot, request: JobRequest, doubts: UnsupportedRules) -> Iterator[tuple[Exclusion, Bools]]:
-    """What the job itself says of nodes: partition, node lists, features and GPU types."""
+    """Nodes by the job's own request: partition, node lists, features and GPU types."""
     nodes, rows = snapshot.nodes, len(snapshot.nodes)
     serving = [nodes_serving(nodes.partitions, name) for name in request.partitions]
     yield Exclusion.PARTITION, ~np.logical_or.reduce([np.zeros(rows, np.bool_), *serving])
@@ -198,7 +198,7 @@ def _too_few(has: Labels, request: JobRequest) -> Bools:
 
 
 def _too_small(snapshot: Snapshot, request: JobRequest) -> Bools:
-    """Nodes that have less than it takes of each node, were they empty."""
+    """Nodes that are too small for its share, even when they are empty."""
     nodes = snapshot.nodes
     cpus = nodes.cpus - nodes.cpus_for_other_gpus(nodes.gpus - request.gpus)
     small: Bools = (nodes.gpus < request.gpus) | (cpus < request.cpus) | (nodes.memory_mib < request.memory_mib)

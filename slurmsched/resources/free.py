@@ -1,4 +1,4 @@
-"""What each node has free, what a job needs of it, and the first reason why it cannot start there."""
+"""What is free on each node, what a job needs there, and the first reason why it cannot start there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from slurmsched.resources.partition_limits import partition_cpus, partition_memo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FreeForRequest:
-    """What one request finds on each node now. All (N,), by row of the nodes.
+    """What is free for one request on each node now. All (N,), by row of the nodes.
 
     eligibility: which nodes it may have, whatever others hold.
     exclusion: an Exclusion each: that of the eligibility, else what others hold of what the request needs.
@@ -62,7 +62,7 @@ def free_for(snapshot: Snapshot, request: JobRequest, *, sized: bool = True) -> 
 
 
 def is_taken(snapshot: Snapshot) -> Bools:
-    """Nodes where somebody runs. (N,) bool."""
+    """Nodes where a job runs. (N,) bool."""
     found: Bools = (snapshot.nodes.cpus_used > 0) | (snapshot.nodes.gpus_used > 0)
     return found
 
@@ -127,7 +127,7 @@ class JobRequirements:
 
 @dataclass(slots=True, eq=False)
 class FreeResources:
-    """What each node has free, as the cycle goes on and gives it away. gpus, cpus: (N,) int64. memory_mib: (N,).
+    """What is free on each node, while the cycle assigns it to jobs. gpus, cpus: (N,) int64. memory_mib: (N,).
     types: of the GPUs those of nodes of several types."""
 
     gpus: Int64s
@@ -144,7 +144,7 @@ class FreeResources:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> FreeResources:
-        """What is free, and what jobs that are completing give back within moments: nobody need leave for that."""
+        """What is free, and what completing jobs will release soon: no job must be preempted for that."""
         jobs, free = snapshot.jobs, cls.now(snapshot)
         leaving = np.isin(snapshot.allocations.job_id, jobs.job_id[jobs.is_state(JobState.COMPLETING)])
         allocated = snapshot.allocations.with_columns(gpus=allocated_whole_gpus(snapshot)).take(leaving)
@@ -176,7 +176,7 @@ class FreeResources:
         self.types.take(nodes, need.gpus, need.gpu_type)
 
     def follow(self, snapshot: Snapshot, operation: Operation, allocated: AllocatedGpus) -> None:
-        """Count a preemption on its way as done: whom it takes GPUs from is gone, whom it gives them to is there."""
+        """Count a preemption under way as done: its victims have ended, and its job runs."""
         jobs = snapshot.jobs
         row = jobs.row_of(operation.job_id)
         if operation.ending or row < 0 or not jobs.pending[row]:

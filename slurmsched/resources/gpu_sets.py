@@ -1,4 +1,4 @@
-"""Tables of best GPU sets: one a class of node, made once, kept on disk, looked up by free set and number."""
+"""Tables of best GPU sets: one for each class of nodes, made once, stored on disk, looked up by free set and number."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class SetRanks:
 
 
 def unknown_links(topology: GpuTopology) -> list[tuple[int, int]]:
-    """Pairs of which nothing is told, not even that no NVLink joins them; i < j."""
+    """Pairs whose link is unknown; i < j."""
     bare = (topology.kind == LinkKind.UNKNOWN) & (topology.bandwidth_gb_per_s == 0)
     return [(i, j) for i, j in np.argwhere(np.triu(bare, 1)).tolist()]
 
@@ -277,7 +277,7 @@ def best_set(topology: GpuTopology, free: int, gpus: int) -> int:
 
 @lru_cache(maxsize=1 << 14)
 def ring_link(topology: GpuTopology, mask: int) -> RingLink | None:
-    """What joins a set of at least two GPUs; None for one GPU, or where nothing is known of the wiring."""
+    """The smallest link of the best ring of at least two GPUs; None for one GPU, or if the wiring is unknown."""
     if mask.bit_count() < 2 or not topology.known:
         return None
     if topology.gpus <= TABLE_GPUS:

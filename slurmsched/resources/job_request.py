@@ -1,4 +1,4 @@
-"""What one job asks of its nodes: of a job in the queue, or of a request that is none yet."""
+"""The request of one job: of a job in the queue, or of one that is not submitted yet."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class JobRequest:
 
 @dataclass(slots=True)
 class UnsupportedRules:
-    """What was not looked at. doubts: that decides of all nodes; partition_doubts: of those of a partition; others."""
+    """Rules that were not checked. doubts: about all nodes; partition_doubts: about those of a partition; others."""
 
     doubts: list[str] = field(default_factory=list)
     partition_doubts: list[str] = field(default_factory=list)

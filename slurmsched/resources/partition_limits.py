@@ -1,4 +1,4 @@
-"""Which jobs a partition starts, and what it lets them have of a node."""
+"""Which jobs a partition starts, and how much of a node it gives them."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _account_refusal(table: Partitions, row: int, request: JobRequest) -> str:
 
 
 def partition_doubts(table: Partitions, row: int, request: JobRequest) -> Iterator[str]:
-    """What of this partition's limits decides and was not looked at."""
+    """Limits of this partition that decide and were not checked."""
     if request.nodes < table.min_nodes[row] and not request.fixed and not request.lifted & _LIFTED["MinNodes"]:
         yield f"MinNodes={table.min_nodes[row]}, which may give the job more nodes"
     if np.isfinite(table.max_cpus_per_socket[row]):
@@ -161,7 +161,7 @@ def partition_doubts(table: Partitions, row: int, request: JobRequest) -> Iterat
 
 
 def partition_unseen(table: Partitions, row: int, request: JobRequest) -> Iterator[str]:
-    """What of this partition was not looked at, and which Slurm looks at when a job is submitted."""
+    """Settings of this partition that were not checked, and that Slurm checks when a job is submitted."""
     if table.allow_groups[row]:
         yield "AllowGroups"
     if table.alloc_nodes[row] and not request.queued:
@@ -175,7 +175,7 @@ def partition_unseen(table: Partitions, row: int, request: JobRequest) -> Iterat
 
 
 def shares_cpus(table: Partitions, row: int) -> bool:
-    """Whether jobs of the partition share CPUs whether they like it or not."""
+    """Whether jobs of the partition always share CPUs."""
     how, _, jobs = table.over_subscribe[row].partition(":")
     return how == "FORCE" and jobs != "1"
 

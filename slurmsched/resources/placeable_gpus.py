@@ -1,4 +1,4 @@
-"""GPUs one by one: which there are to give on each node, and which each running job holds."""
+"""Single GPUs: which of them placements may assign on each node, and which each running job holds."""
 
 from __future__ import annotations
 

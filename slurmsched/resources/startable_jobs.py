@@ -1,4 +1,4 @@
-"""Which jobs hold GPUs, which could start now, and which wait for something else than GPUs."""
+"""Which jobs hold GPUs, which could start now, and which wait for something other than GPUs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def requested_gpus(snapshot: Snapshot, stands: Int64s) -> Int64s:
 
 
 def waits_for_nodes_alone(snapshot: Snapshot) -> Bools:
-    """Pending jobs that wait for nodes: for no person, limit, other job, reservation or begin time. (N,) bool."""
+    """Pending jobs that wait only for nodes: not for a user, limit, other job, reservation or begin time. (N,) bool."""
     jobs = snapshot.jobs
     later = (jobs.eligible_s > snapshot.now_s) | jobs.reason.map(_is_for_reservation, np.bool_)
     found: Bools = jobs.pending & ~jobs.held & jobs.dependency.isin([""]) & ~later & ~not_waiting_for_gpus(jobs)

@@ -1,4 +1,4 @@
-"""When running jobs give back what they hold."""
+"""When running jobs release what they hold."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ class ReservedSpan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimelineJob:
-    """What one job takes. may: (N,) bool, nodes it may have. gpus: in all. each: on each node, of `many` nodes; as they
-    come where it spreads. own: names of reservations that do not bar it."""
+    """The demand of one job. may: (N,) bool, nodes it may have. gpus: in all. each: on each node, of `many` nodes; as
+    they come where it spreads. own: names of reservations that do not bar it."""
 
     may: Bools
     gpus: int

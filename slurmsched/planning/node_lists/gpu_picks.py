@@ -1,4 +1,4 @@
-"""What Slurm would hand a job on each node, beside the best set that is free there."""
+"""The GPUs that Slurm would give a job on each node, and the best set that is free there."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ NO_RANK = -1
 
 @dataclass(frozen=True, slots=True)
 class SelectedGpus:
-    """One node. mask: GPUs that Slurm would give, 0 = none, or it cannot be told. rank: of that set, higher is better,
-    of all classes alike: by its links, then by fewest NUMA nodes. best_rank: of the best free set there, -1 = too few
-    are free. cores: taken of each socket. request: by Type, for which that holds; "" = the job's own."""
+    """One node. mask: GPUs that Slurm would give, 0 = none, or not known. rank: of that set, higher is better,
+    comparable across classes: by its links, then by fewest NUMA nodes. best_rank: of the best free set there, -1 = too
+    few are free. cores: taken of each socket. request: by Type, for which that holds; "" = the job's own."""
 
     mask: int = 0
     rank: int = NO_RANK
@@ -58,7 +58,7 @@ class SelectedGpus:
 
 
 class NodeSelectionState(NamedTuple):
-    """What a pick on one node depends on.
+    """The state of one node on which Slurm's pick depends.
 
     kind: row of picking.kinds, -1 = not known. The others: see SelectionState.
     """
@@ -71,7 +71,7 @@ class NodeSelectionState(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class SelectionState:
-    """Free GPUs and cores as a cycle gives them away, and what Slurm picks of them.
+    """Free GPUs and cores while a cycle assigns them, and what Slurm picks of them.
 
     free: (N,) int64 masks of GPUs that no job holds; 0 on nodes whose wiring or free cores are not known.
     rank: of all sets of all classes, where tables.set_at says. node_class: (N,) row of the site's classes that has a
@@ -116,13 +116,13 @@ class SelectionState:
 
     @classmethod
     def unknown(cls, snapshot: Snapshot) -> SelectionState:
-        """Where nothing is known of what Slurm picks by."""
+        """The state if it is not known how Slurm picks."""
         nodes, tables = len(snapshot.nodes), ClassTables.of(SiteTopology(), "smallest")
         none, cores = frozen(np.full(nodes, -1), np.int64), ((),) * nodes
         return cls(GpuSelection((), none, cores, (0, 0)), tables, none, np.zeros(nodes, np.int64), none, list(cores))
 
     def pick(self, node: int, wish: JobGpuRequest, gpus: int) -> SelectedGpus:
-        """What Slurm would give on this node now."""
+        """The GPUs that Slurm would give on this node now."""
         return self._pick_of(int(self.alike[node]), self._picks_of(wish, gpus), wish, gpus)
 
     def best_picks(self, nodes: Bools, wish: JobGpuRequest, gpus: int) -> tuple[Bools, int]:
@@ -167,7 +167,7 @@ class SelectionState:
         self._look_again(node)
 
     def shut(self, node: int) -> None:
-        """What is free here cannot be told any more."""
+        """From now on it is not known what is free on this node."""
         self.free[node] = 0
         self._look_again(node)
 
@@ -245,7 +245,7 @@ def _spent(node: SlurmNode, request: NodeGpuRequest, free: int, cores: tuple[int
     return tuple(map(int, taken)) if taken is not None else (0,) * len(cores)
 
 
-# What is left of the cluster while waiting jobs take their shares, one after another.
+# The remaining capacity of the cluster while waiting jobs take their shares, one after another.
 
 Share = tuple[int, int, int]  # node row, mask of its GPUs, number of GPUs; the mask is 0 where Slurm shows counts only
 
@@ -329,7 +329,7 @@ class WalkCapacity:
         self._now = None
 
     def close(self, node: int) -> None:
-        """Nobody else comes to this node."""
+        """No other job gets this node."""
         self.used.cpus_used[node] = self.base.nodes.cpus[node]
         self.used.memory_used_mib[node] = self.base.nodes.memory_mib[node]
         self.closed[node], self._now = True, None
@@ -342,7 +342,7 @@ _SEGMENTS_SHOWN = (25, 5)  # Slurm's release from which on it tells the segment 
 
 
 def unfit(snapshot: Snapshot, row: int, wish: JobGpuRequest, allowed: Bools) -> str:
-    """Why no nodes are chosen for a gang whatever is free, "" = they are. allowed: (N,) nodes that it may have."""
+    """Why no nodes are chosen for a gang, whatever is free; "" = they can be. allowed: (N,) nodes that it may have."""
     jobs, cell = snapshot.jobs, snapshot.topology.cell
     nodes, gpus = int(jobs.nodes[row]), int(jobs.gpus[row])
     whole = bool((snapshot.nodes.gpus[allowed] * nodes == gpus).any())
@@ -439,7 +439,7 @@ def height(topology: SiteTopology, nodes: Sequence[int]) -> tuple[int, int]:
 
 
 def where(topology: SiteTopology, nodes: Sequence[int]) -> str:
-    """In words, for people."""
+    """The nodes in words."""
     cells = cells_of(topology, len(topology.cell))
     row, spans = int(cells.row[cells.smallest(np.array(nodes))]), height(topology, nodes)[1]
     together = f"in {topology.fabric.cell[row]}" if row >= 0 else "in no one cell of the fabric"

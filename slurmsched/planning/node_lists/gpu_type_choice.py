@@ -1,4 +1,4 @@
-"""Nodes for a waiting job, of the GPU types that the policy wants for it."""
+"""Nodes for a waiting job, of the GPU types that the policy chose for it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def nodes_by_type(snapshot: Snapshot, changes: JobChanges | None) -> dict[int, d
 
 
 def unfit_for_types(wish: JobGpuRequest | None, nodes: int) -> str:
-    """Why a job is sent to no type, by what it asks for; "" = it is. nodes: how many it is to have."""
+    """Why a job's request rules out a node list by GPU type; "" = it does not. nodes: how many it should have."""
     if wish is None:
         return "" if nodes == 1 else "what it asks for was not read"
     if wish.nodes != nodes:

@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeListWanted:
-    """Whose nodes are to be chosen. picked: (N,) bool, by what Slurm would pick there. types: by row, how many nodes of
-    each GPU type the policy wants. waits: (N,) bool, who begins only once it has a place."""
+    """The jobs whose nodes are chosen. picked: (N,) bool, by what Slurm would pick there. types: by row, how many nodes
+    of each GPU type the policy wants. waits: (N,) bool, who begins only once it has a place."""
 
     picked: Bools
     types: dict[int, dict[str, int]]
@@ -67,7 +67,7 @@ class NodeListWanted:
 
 @dataclass(slots=True, eq=False)
 class NodeListSearch:
-    """Waiting jobs in their order, each taking what it would start with, so that none is promised what another takes.
+    """The search for nodes. Waiting jobs in their order take what they would start with, so no two get the same GPUs.
 
     mine: lists of ours that jobs have now, by row. chosen, why: the nodes of each job that gets some, and the reason.
     request: by GPU Type, of those chosen that get one. picked: those that got them by what they ask for. blocked_s:
@@ -89,8 +89,8 @@ class NodeListSearch:
         self.wishes = {(wish.job_id, wish.submit_s): wish for wish in reversed(picking.wishes)}
 
     def go(self, asked: NodeListWanted) -> None:
-        """Look at the waiting jobs, most urgent first. Those that are to have a type go on after the first that does
-        not fit."""
+        """Consider the waiting jobs, most urgent first. Jobs for a GPU type are also considered after the first that
+        does not fit."""
         group, blocked = competing_jobs(self.available.base), set[int]()
         for row in self.available.rows.tolist():
             if row in asked.types and self._of_types(row, asked.types[row]):
@@ -129,7 +129,7 @@ class NodeListSearch:
         return True
 
     def _served(self, row: int, wanted: bool) -> bool:
-        """Whether the job fits into what is left; its share is taken."""
+        """Whether the job fits into the remaining capacity. If so, its share is taken."""
         try:
             allowed = allowed_nodes(self.available.base, row) & ~self.available.closed
         except UnknownEligibility as error:
@@ -164,7 +164,7 @@ class NodeListSearch:
         return unreserved & ~self.available.base.nodes.after_boot
 
     def _best(self, row: int, wish: JobGpuRequest, allowed: Bools) -> bool:
-        """Take the node with the best pick. Where none can be told, the job is Slurm's."""
+        """Take the node with the best pick. If no pick is known, Slurm chooses the node."""
         gpus = int(self.available.base.jobs.gpus[row])
         good, best = self.available.picks.best_picks(allowed & self._unreserved(row), wish, gpus)
         node = self._placed(row, good) if good.any() else -1
@@ -181,7 +181,7 @@ class NodeListSearch:
         return True
 
     def _gang(self, row: int, wish: JobGpuRequest, allowed: Bools) -> bool:
-        """Take the nodes of a gang that lie together best. Where they cannot all be had now, the job is Slurm's."""
+        """Take the nodes of a gang that are nearest to each other. If they are not all free now, Slurm chooses."""
         if why := unfit(self.available.base, row, wish, allowed):
             self._refuse(row, "pin-gang", why)
             return self._plain(row, allowed)
@@ -260,7 +260,7 @@ _MOVED = "its nodes are no longer free, or other jobs start first"
 
 @dataclass(frozen=True, slots=True)
 class NodeListLever(Lever):
-    """Writes node lists and GPU types; those on record go back also after pinning is turned off."""
+    """Writes node lists and GPU types. Those on record are also taken back after pinning is turned off."""
 
     first = True  # a look at its jobs is freshest then
 
@@ -273,7 +273,7 @@ class NodeListLever(Lever):
         return cls(planner.placement, planner.placement_config, planner.scope)
 
     def as_submitted(self, snapshot: Snapshot) -> Snapshot:
-        """Who only waits for a node of its type is ranked."""
+        """Jobs that only wait for a node of their type are ranked too."""
         return soon(snapshot, self.config.wait_s) if self.config.types else snapshot
 
     def propose(self, snapshot: Snapshot, ranking: Ranking, budget: Budget) -> Proposal:
@@ -372,7 +372,7 @@ def _written(
     for row, ours in mine.items():
         late = snapshot.now_s - ours.since_s > config.start_timeout_s
         if not late and row not in chosen and unknown_topology_rule(snapshot.topology, int(snapshot.jobs.nodes[row])):
-            continue  # nothing speaks against its list
+            continue  # no rule refuses its list
         if late or row not in chosen:
             chosen.pop(row, None)
             note = f"it did not start within {config.start_timeout_s:g} s" if late else _MOVED

@@ -1,4 +1,5 @@
-"""What a snapshot shows of an operation: whether its job waits or runs, its reservation, who has not left."""
+"""The state of an operation in a snapshot: whether its job waits or runs, its reservation, and the victims that still
+run."""
 
 from __future__ import annotations
 
@@ -98,7 +99,7 @@ class OperationState:
 
     @property
     def graced(self) -> bool:
-        """Whether somebody still has time to save itself."""
+        """Whether the grace of a victim is not over."""
         return (
             self.operation.stage == OperationStage.WARNED
             and self.snapshot.now_s - self.operation.stage_s < self.grace_s
@@ -106,18 +107,18 @@ class OperationState:
 
     @property
     def late_s(self) -> float:
-        """How long ago those who still have their GPUs should have been asked, or told to go [s]."""
+        """How long ago the remaining victims should have been signalled or requeued [s]."""
         asks = self.remaining and self.operation.stage in (OperationStage.BEGUN, OperationStage.WARNED)
         return self.snapshot.now_s - max(self.operation.begun_s, self.operation.stage_s) - self.grace_s if asks else 0.0
 
     @property
     def grace_s(self) -> float:
-        """The longest time that one of those who have not left wants to save itself [s]."""
+        """The longest grace of the remaining victims [s]."""
         return max((victim.grace_s for victim in self.remaining if victim.signal), default=0.0)
 
     @cached_property
     def remaining(self) -> tuple[Victim, ...]:
-        """Victims whose chosen run still has its GPUs and has not been told to go."""
+        """Victims whose chosen run still has its GPUs and has not been requeued."""
         return tuple(victim for victim in self.operation.victims if self._goes_on(victim))
 
     @cached_property

@@ -1,4 +1,5 @@
-"""Whose GPUs a more urgent job gets: exact nodes, the fewest GPU seconds lost, and a reason where it cannot be."""
+"""Preemption for urgent jobs: exact nodes, the victims that lose the fewest GPU seconds, and a reason if there are
+none."""
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ def cannot_start(operation: Operation, snapshot: Snapshot) -> str:
 
 
 def _not_now(state: OperationState, row: int) -> str:
-    """What keeps the job itself from a start when its nodes are to be its own."""
+    """Why the job itself could not start when its nodes are free."""
     at, jobs = state.snapshot, state.snapshot.jobs
     if jobs.dependency[row]:
         return f"its job waits for other jobs ({jobs.dependency[row]})"
@@ -106,7 +107,7 @@ def _not_now(state: OperationState, row: int) -> str:
 
 
 def _other_size(state: OperationState, row: int) -> str:
-    """How the job outgrows what is kept for it."""
+    """In what the job needs more than the operation keeps for it."""
     jobs, operation = state.snapshot.jobs, state.operation
     if int(jobs.nodes[row]) != (kept := len(expand_hostlist(operation.nodes))):
         return f"its job asks for {pluralize(int(jobs.nodes[row]), 'node')}, {kept} were chosen"
@@ -189,7 +190,7 @@ def _waiting(snapshot: Snapshot, managed: Bools) -> Bools:
 
 
 def _refused_by_limit(snapshot: Snapshot, ranking: Ranking, managed: Bools, most: int) -> list[Refusal]:
-    """Why nobody leaves for jobs that wait for something else than GPUs, the most urgent of them."""
+    """Why no job is preempted for jobs that wait for something other than GPUs, for the most urgent of them."""
     jobs = snapshot.jobs
     waits = (_waiting(snapshot, managed) & not_waiting_for_gpus(jobs))[ranking.order]
     why = "no job is preempted for it: it waits for"

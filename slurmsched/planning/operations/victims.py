@@ -22,7 +22,7 @@ from slurmsched.resources.topology_limits import node_sets_for_one_job, topology
 
 @dataclass(frozen=True, slots=True)
 class PreemptionCase:
-    """What the rules look at. hints: of each distinct comment, by its code."""
+    """The input of the rules. hints: of each distinct comment, by its code."""
 
     snapshot: Snapshot
     config: PreemptionConfig
@@ -179,7 +179,7 @@ def victim_verdicts(case: PreemptionCase) -> NDArray[np.int8]:
     return verdict
 
 
-# Which nodes are cleared for a job and who leaves them: the fewest GPU seconds lost, all together.
+# Which nodes are freed for a job, and which jobs are preempted there: the fewest GPU seconds lost in total.
 
 _EXACT = 10  # victims of a node up to which every set of them is tried
 _NOTHING = 1e-6  # of CPUs or MiB: shares of jobs on several nodes are no whole numbers
@@ -237,7 +237,7 @@ def _by_node(allocated: AllocatedGpus) -> tuple[Int64s, Int64s]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimSearch:
-    """The question whom one job's GPUs are taken from. row: of that job."""
+    """The search for the jobs to preempt for one job. row: of that job."""
 
     snapshot: Snapshot
     row: int
@@ -267,7 +267,7 @@ class VictimSearch:
         return min(found, key=lambda chosen: self.running.price(chosen[1]), default=None)
 
     def _among(self, offers: dict[int, list[int]], way: PreemptableJobs) -> tuple[list[int], list[int]]:
-        """Always the node that costs least beside those that leave already. offers: who leaves each node."""
+        """Take the cheapest node again and again, given the victims chosen so far. offers: the victims of each node."""
         nodes, leave = list[int](), list[int]()
         prices = {node: way.price(rows) for node, rows in offers.items()}
         while len(nodes) < self.need.nodes:
@@ -309,7 +309,7 @@ class VictimSearch:
         return min(enough, key=lambda rows: (way.price(rows), rows), default=None)
 
     def enough(self, node: int, leave: Sequence[int]) -> bool:
-        """Whether a node has enough for the job when these have left."""
+        """Whether a node has enough for the job after these are preempted."""
         return self._short(node, self.lack(node, leave)) <= _NOTHING
 
     def _short(self, node: int, lack: Amounts) -> float:
@@ -318,7 +318,7 @@ class VictimSearch:
         return max(gpus, cpus + int(self.need.cpus_per_other_gpu[node]) * max(-gpus, 0), memory_mib)
 
     def lack(self, node: int, leave: Sequence[int]) -> Amounts:
-        """GPUs, CPUs and memory [MiB] that a node has too few of for the job when these have left."""
+        """GPUs, CPUs and memory [MiB] that a node lacks for the job after these are preempted."""
         needs, has, allocated = self.need, self.available, self.running.allocated
         gpus, cpus = int(needs.gpus[node] - has.gpus[node]), float(needs.cpus[node] - has.cpus[node])
         lack = (gpus, cpus, float(needs.memory_mib[node] - has.memory_mib[node]))
@@ -335,7 +335,7 @@ def _lack_without(lack: Amounts, shares: Iterable[Amounts]) -> Amounts:
 
 
 def _victim_sets(rows: list[int], running: PreemptableJobs) -> Iterator[list[int]]:
-    """Every set of the rows if they are few, else only the cheapest ones, growing."""
+    """Every set of the rows if they are few, otherwise only growing sets of the cheapest."""
     if len(rows) <= _EXACT:
         for size in range(1, len(rows) + 1):
             yield from map(list, combinations(rows, size))

@@ -169,7 +169,7 @@ def wanted_values(
     for number in np.unique(group):
         rows = order[group == number]
         height = np.maximum((factors + boost)[rows], 1)  # Slurm never goes below 1
-        low = not (own[rows] > 0).any()  # Slurm's least priority is 1: down there nobody's own nice would count
+        low = not (own[rows] > 0).any()  # Slurm's lowest priority is 1, where a user's own nice has no effect
         made, kept = spaced(height, tie[rows], low=low, **_band(snapshot, factors[rows], config))
         boost[rows[~kept]] = (made - factors[rows])[~kept]
     return _with_followers(jobs, ours, lever.value(jobs, boost), lever.now(jobs))
@@ -236,9 +236,9 @@ def base_values(snapshot: Snapshot) -> Proposal:
     """What gives each unfinished job its own nice and site factor back. The overrides of the snapshot are the records,
     those of a job in the order of its submissions: the last base counts.
 
-    A job that holds a value we never sent was changed by somebody else since: it is left alone and told. One whose
-    value Slurm does not show gets its base if that was not the last one sent. Tasks are written with their array; one
-    that has another value of its own than that gets it again right behind.
+    If a job has a value that slurmsched never sent, somebody else has changed it. It is refused. A job whose value
+    Slurm does not show gets its base if that was not the last one sent. Tasks are written with their array; one that
+    has another value of its own than that gets it again right behind.
     """
     actions: list[Action] = []
     refused: list[Refusal] = []

@@ -14,7 +14,7 @@ KEPT_BY = {
     "fair_share": "PriorityWeightFairShare",
     "account": "PriorityWeightAssoc",
 }
-BANDS = 4  # of fair share, where nobody says otherwise
+BANDS = 4  # default number of bands of fair share
 
 
 def lost_weights(settings: Mapping[str, str], tiers: Sequence[Tier]) -> tuple[Weight, ...]:
@@ -32,7 +32,7 @@ def lost_weights(settings: Mapping[str, str], tiers: Sequence[Tier]) -> tuple[We
 def proposed_tiers(settings: Mapping[str, str]) -> tuple[str, ...]:
     """The tiers that keep what the site's weights promise to its users, that of the largest weight first.
 
-    Age, job size and TRES are no promise to anybody: they are an order of jobs, which the policy takes over.
+    Age, job size and TRES are not promises to users. They order jobs, which the policy now does.
     """
     kinds = {name: kind for kind, name in KEPT_BY.items()}
     found = (kinds[weight.name] for weight in slurm_weights(settings) if weight.name in kinds)

@@ -1,4 +1,4 @@
-"""Soft caps: jobs beyond what their user, account or QOS may have in GPUs go last; none is held."""
+"""Soft caps: jobs whose user, account or QOS exceeds a number of GPUs go last. No job is held."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def capped_last(ranking: Ranking, snapshot: Snapshot, managed: Bools, caps: Soft
 
 
 def beyond_caps(ranking: Ranking, snapshot: Snapshot, caps: SoftCaps) -> Bools:
-    """Waiting jobs that would take an owner above a cap, counted in the order of the ranking from what runs. (N,).
+    """Waiting jobs that would take an owner above a cap. Running jobs count first, then waiting ones in their order.
+    (N,).
 
     A job beyond a cap uses none of it, so that a smaller one behind it may still be within. An array counts with the
     GPUs of all its tasks, and is beyond where its first task is.
