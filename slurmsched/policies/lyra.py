@@ -34,7 +34,7 @@ class Lyra:
     Nodes in a partition of `lenders` are lent: jobs of other partitions may use them while jobs of the lenders do not
     need them. If those wait for GPUs, nodes are taken back one by one. The next is the node with the least preemption
     cost: the sum of the shares that it has of the nodes of each job that must be stopped. An elastic job that can do
-    without its GPUs there shrinks, at no cost.
+    without its GPUs there shrinks, at no cost. A node with a job of the hint preempt=no is not taken back.
     lenders: partitions whose nodes are lent and whose jobs go first; none: nothing is lent.
     spare_gpus: GPUs of lent nodes that stay free for the lenders.
     interval_s: time between two changes of sizes [s]. A job of a lender begins a new one at once.
@@ -116,8 +116,15 @@ class Lyra:
         needs = [_by_node(int(jobs.gpus[row]), int(jobs.nodes[row])) for row in waiting.tolist()]
         needs += [[1]] * self.spare_gpus
         least = np.where(elastic_jobs(snapshot), hint_column(jobs, "min_gpus"), now)
+        stops = hint_column(jobs, "preempt")[borrowers] != 0
         taken = taken_back(
-            table[:, lent], now[borrowers], (table > 0).sum(axis=1), least[borrowers].astype(np.int64), free, needs
+            table[:, lent],
+            now[borrowers],
+            (table > 0).sum(axis=1),
+            least[borrowers].astype(np.int64),
+            stops,
+            free,
+            needs,
         )
         after = now.copy()
         after[borrowers] = taken
@@ -145,25 +152,33 @@ class Lyra:
 
 
 def taken_back(
-    table: Int64s, has: Int64s, spans: Int64s, least: Int64s, free: Int64s, needs: Sequence[Sequence[int]]
+    table: Int64s,
+    has: Int64s,
+    spans: Int64s,
+    least: Int64s,
+    stops: Bools,
+    free: Int64s,
+    needs: Sequence[Sequence[int]],
 ) -> Int64s:
     """GPUs that each borrower keeps when the lenders have what they need, 0 of one that must leave. (B,).
 
     table: (B, M) GPUs that it holds on each lent node. has: (B,) on all nodes. spans: (B,) nodes that it is on.
-    least: (B,) GPUs that it can do with; has, or more, of a job of one size. free: (M,) of each lent node. needs: GPUs
-    on each of the nodes of each waiting job of a lender. Nodes are taken back while the next of these does not fit,
-    those of the least preemption cost first; of equals that on which borrowers hold fewer GPUs, then the first.
+    least: (B,) GPUs that it can do with; has, or more, of a job of one size. stops: (B,) whether it may be stopped.
+    free: (M,) of each lent node. needs: GPUs on each of the nodes of each waiting job of a lender. Nodes are taken back
+    while the next of these does not fit, those of the least preemption cost first; of equals that on which borrowers
+    hold fewer GPUs, then the first.
     Source: Li et al. (Lyra), EuroSys '23, section on reclaiming servers: greedy, by server preemption cost.
     """
     table, has, spans, free = table.copy(), has.copy(), spans.copy(), free.copy()
     for need in needs:
         while not _placed(free, need):
             here = table > 0
-            if not here.any():
-                return has
             shrinks = has[:, None] - table >= least[:, None]
+            open_ = here.any(axis=0) & ~(here & ~shrinks & ~stops[:, None]).any(axis=0)
+            if not open_.any():
+                break
             cost = np.where(here & ~shrinks, 1.0 / np.maximum(spans, 1)[:, None], 0.0).sum(axis=0)
-            node = int(np.lexsort((table.sum(axis=0), cost.round(9), ~here.any(axis=0)))[0])
+            node = int(np.lexsort((table.sum(axis=0), cost.round(9), ~open_))[0])
             stopped = here[:, node] & ~shrinks[:, node]
             has = np.where(stopped, 0, has - table[:, node])
             spans = spans - here[:, node]
