@@ -146,7 +146,7 @@ def same_job(service: Service, sight: ObservedJob) -> bool:
 
 
 def first_sight(sight: ObservedJob) -> Service:
-    """A job without a past of ours; runs before this one are missing."""
+    """A job without records; runs before this one are missing."""
     return Service(
         sight.job_id, sight.submit_s, sight.submit_s, sight.restarts, runs=sight.restarts, missing=sight.restarts
     )

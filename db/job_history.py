@@ -23,8 +23,8 @@ from slurmsched.db.shared_lines import SharedLines
 from slurmsched.errors import LedgerError
 from slurmsched.model.job_details import JobDetails
 
-WAITS = 1000  # latest first starts that are looked at
-SHOWN = 20  # latest writes and operations of ours
+WAITS = 1000  # latest first starts that are used
+SHOWN = 20  # latest writes and operations of slurmsched
 PAGE_S = 2.0  # patience of who waits for a page
 
 
@@ -102,7 +102,7 @@ def _opened(at: LedgerPlace) -> Iterator[Engine]:
 
 
 def _shared(engine: Engine, journal: Path, job_id: int, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """As _in_files, of the lines that all hosts see. Nobody leads by reading them."""
+    """As _in_files, of the lines that all hosts see. Reading them takes no lease."""
     lease = LeaderLease(engine, "", 0.0)
     files = (SharedLines(engine, lease, file) for file in ("journal", "operations"))
     return _in_files(OverrideLog(journal, shared=next(files)), OperationLog(journal, shared=next(files)), job_id, rows)

@@ -96,7 +96,7 @@ class LineFile:
         log.warning("journal.lines_set_aside", path=str(path), lines=len(bad))
 
     def failed(self, verb: str, error: OSError) -> LedgerError:
-        """The error that tells people what the system said."""
+        """The error with the operating system's message."""
         then = "nothing more is sent to Slurm until it can"
         if isinstance(error, PermissionError):
             folder = standing_folder(self.path)
@@ -203,7 +203,7 @@ class JournalFile(LineFile):
 
     @property
     def store(self) -> LineFile | SharedLines:
-        """What holds the lines."""
+        """The store of the lines."""
         return self._shared or self
 
     def objects(self, what: str, skip: tuple[bytes, ...] = ()) -> Iterator[dict[str, Any]]:

@@ -32,8 +32,9 @@ _CLOCKS = {  # Unix seconds at the begin of the statement, whatever the session'
 
 @dataclass(frozen=True, slots=True)
 class LeaseHolder:
-    """Who leads. term: 0 if nobody ever did. remaining_s: until the lease ends [s], 0 or less when it has. lease_s: how
-    long it lasts from a renewal on [s]; hosts may differ. ends_s: its end by the database's clock [Unix s]."""
+    """The holder of the lease. term: 0 if there was never one. remaining_s: until the lease ends [s], 0 or less when it
+    has. lease_s: how long it lasts from a renewal on [s]; hosts may differ. ends_s: its end by the database's clock
+    [Unix s]."""
 
     name: str
     term: int
@@ -75,7 +76,7 @@ class LeaderLease:
         return max(self._until_s - self._clock(), 0.0)
 
     def take(self) -> bool:
-        """Whether we lead now: what we hold is renewed, and what nobody holds is taken."""
+        """Whether this host leads now. It renews its own lease, and takes one that is free."""
         if self._term and self._renewed():
             return True
         self._until_s = float("-inf")

@@ -241,7 +241,7 @@ def _chunks(ids: Sequence[int]) -> Iterable[Sequence[int]]:
 DAY_S = 86_400.0
 PERIOD_S = 3_600.0
 BATCH_ROWS = 1_000
-BUDGET_S = 1.0  # of one cycle; what is left goes in the next one
+BUDGET_S = 1.0  # of one cycle; the next one drops the rest
 CHORE = "retention"
 
 Delete = Callable[[Connection, float], int]

@@ -1,6 +1,6 @@
 """What moves cost, as seen: how long a job that we moved ran until it was further than it had been before.
 
-Pure. Only jobs that were asked to save themselves and tell progress (hints `ckpt` and `progress`) are measured.
+Pure. Only jobs that got a signal and report progress (hints `ckpt` and `progress`) are measured.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from slurmsched.model.operations import Operation, OperationStage
 from slurmsched.model.snapshot import Snapshot
 
 KEPT = 5  # latest moves of a user's jobs of one name
-LEAST = 3  # fewer tell nothing
+LEAST = 3  # fewest measurements for a median
 GROUPS = 1_000  # of user and name: those measured last
 Group = tuple[str, str]
 

@@ -87,7 +87,7 @@ class OverrideLog(JournalFile):
             return -inf
 
     def settle(self) -> None:
-        """What written_s told of is in the ledger now."""
+        """Mark the lines that written_s returned as being in the ledger."""
         self._settled = self._last
 
     def record(self, overrides: Iterable[Override]) -> None:

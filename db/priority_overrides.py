@@ -64,7 +64,7 @@ class PriorityOverrides(JobRows):
 
     @property
     def ours(self) -> Bools:
-        """Whether the value sent is ours, not found there nor given back. (N,) bool."""
+        """Whether slurmsched sent the value, so it was neither found there nor restored. (N,) bool."""
         return (self.sent != self.base) & ~self.abandoned
 
     def row(self, at: int, field: str) -> PriorityOverride:
@@ -237,7 +237,7 @@ def gone(overrides: PriorityOverrides, jobs: Jobs) -> list[int]:
 
 
 def warning(jobs: Jobs, suspects: Int64s, kind: str) -> str:
-    """Says that jobs hold values that look like ours; empty if none does."""
+    """The warning that jobs have values that look like slurmsched's; empty if none has."""
     if not len(suspects):
         return ""
     named = ", ".join(map(str, jobs.job_id[suspects[:NAMED]].tolist())) + (", ..." if len(suspects) > NAMED else "")
@@ -278,7 +278,7 @@ def _changed(
 
 
 def _backoff_s(backoffs: Any, config: LeverConfig) -> Any:
-    """How long a job is left alone that somebody else changed so often [s]."""
+    """How long a job is not written to after somebody else changed it this often [s]."""
     return np.minimum(config.backoff_s * 2.0 ** np.clip(backoffs - 1, 0, 30), LONGEST_BACKOFF_S)
 
 

@@ -206,7 +206,7 @@ def _present(services: Services, jobs: Jobs) -> Bools:
 def _departed(services: Services, sight: ObservedJob, at: int, last_s: float, seen: Observation) -> _Case:
     service = services.row(at) if at >= 0 else None
     if service and isfinite(service.gone_s):
-        service = None  # it left and is back: own facts tell its past
+        service = None  # it left and is back: the ledger has its past
     if service and not attained_service.same_job(service, sight):
         seen.facts += attained_service.vanish(service, last_s, last_s)[1]
         service = None

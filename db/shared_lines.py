@@ -27,7 +27,7 @@ class SharedLines:
 
     @property
     def term(self) -> int:
-        """What the lines of this process are written under."""
+        """The term of the lines of this process."""
         return self._lease.term
 
     @property

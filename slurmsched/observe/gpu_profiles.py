@@ -2,7 +2,7 @@
 
 A model is what the hint `model` says. Jobs without it are grouped by user and name, as "ann:train". The profiles are a
 CSV file, which `speeds = { name = "throughputs", table = FILE }` reads: it has the columns of that table, and more.
-Each user has rows apart, and the table takes the median over users: what one tells of a model does not count for all.
+Each user has separate rows, and the table has the median over users, so one user cannot set the figures of a model.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from slurmsched.slurm.gpu_accounting import running_gpu_jobs
 
 MORE = (USER, "samples_per_s", "use", "memory_mib", "speed_s", "use_s", "jobs", "last_s")
 MOST_ROWS, MOST_OF_USER = 5_000, 500  # in all and of one user; of more, the ones seen last stay
-LEAST_SPEED, MOST_SPEED = 1e-6, 1e9  # samples per second; what a job tells beyond is no throughput
-LONGEST_S = 600.0  # a longer time between two cycles is counted as this: nobody looked meanwhile
+LEAST_SPEED, MOST_SPEED = 1e-6, 1e9  # samples per second; a report outside this range is ignored
+LONGEST_S = 600.0  # longest time between two cycles that is counted: nothing was measured in between
 SAVE_S = 300.0
 
 
@@ -59,7 +59,7 @@ class GpuProfile:
 
     @property
     def samples_per_s(self) -> float:
-        """Mean throughput, NaN where no job told it."""
+        """Mean throughput, NaN if no job reported it."""
         return self.samples / self.speed_s if self.speed_s else math.nan
 
     @property
@@ -103,7 +103,7 @@ def with_seen(
 
 
 def _told_speed(comment: str) -> float:
-    """Samples per second that a job tells, 0 where it tells none that can be."""
+    """Samples per second that a job reports, 0 if it reports none in the range."""
     speed = parse_hints(comment).throughput or 0.0
     return speed if LEAST_SPEED <= speed <= MOST_SPEED else 0.0
 
@@ -216,7 +216,7 @@ def profile_rows(profiles: Mapping[ProfileKey, GpuProfile]) -> list[dict[str, An
 
 
 def _of_users(profiles: Sequence[GpuProfile]) -> dict[str, Any]:
-    """The profiles of several users as one. speed: the median, since any user may tell anything."""
+    """The profiles of several users as one. speed: the median, since any user may report any value."""
     speeds = [one.samples_per_s for one in profiles if math.isfinite(one.samples_per_s)]
     all_ = reduce(_together, profiles)
     return {"samples_per_s": median_low(speeds) if speeds else None, "use": _known(all_.use),

@@ -59,7 +59,7 @@ def read_gpu_use(
 
 
 class PeriodicUse:
-    """Adds the measured use of running jobs to snapshots; it is read anew once in config.every_s.
+    """Adds the measured use of running jobs to snapshots. The use is read once in config.every_s.
 
     While the source does not answer the last values stay, up to KEPT times that long, and a warning says so.
     read: asks the source, see read_gpu_use. clock: in seconds.

@@ -59,7 +59,7 @@ class PlotFigure:
         )
 
     def described(self) -> dict[str, Any]:
-        """What plotly.js takes, and the Gantt chart's runs if there are any."""
+        """The input of plotly.js, and the Gantt chart's runs if there are any."""
         layout = {
             "height": 380, "margin": {"l": 60, "r": 16, "t": 12, "b": 48}, "showlegend": True, "barmode": "group",
             "paper_bgcolor": _CLEAR, "plot_bgcolor": _CLEAR,
@@ -104,7 +104,7 @@ class TimeAxis:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Of plotly's axis."""
+        """The settings of plotly's axis."""
         if math.isnan(self.begin_s):
             return {"title": {"text": self.unit.name}}
         return {"type": "date", "title": {"text": f"date ({self.clock})"}}

@@ -26,7 +26,7 @@ DASHES = ("solid", "dot", "longdashdot", "dash", "dashdot", "longdash")  # they 
 SIZE_COLOURS = dict(
     zip((name for name, _, _ in SIZE_CLASSES), (SERIES[1], SERIES[3], SERIES[6], SERIES[2]), strict=True)
 )
-USED, FREE, LIMIT = SERIES[1], SERIES[3], SERIES[2]  # what is in use, what is left, and how much there is
+USED, FREE, LIMIT = SERIES[1], SERIES[3], SERIES[2]  # used, remaining, and total amounts
 
 # Places in SERIES of the policies that most comparisons have; others have one by their name.
 _USUAL = {"slurm": 0, "fifo": 0, "easy": 5, "discretized-las": 1, "srsf": 2, "srtf": 4, "sjf": 3, "gittins": 6}

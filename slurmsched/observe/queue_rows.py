@@ -114,7 +114,7 @@ def _running_row(snapshot: Snapshot, row: int) -> dict[str, Any]:
 
 
 def _told(jobs: Jobs, row: int) -> dict[str, float | None]:
-    """What the job tells of itself: share done, 0 to 1, and samples per second; None where it does not.
+    """The job's own report: share done, 0 to 1, and samples per second; None if it reports none.
 
     And the measured use of its GPUs, 0 to 1, NaN where it is not known."""
     hints = parse_hints(jobs.comment[row])

@@ -62,7 +62,7 @@ def anonymised_snapshot(saved: SavedSnapshot, anonymiser: TraceAnonymiser) -> Sa
 
 
 class _SnapshotAnonymiser:
-    """Knows the names of one snapshot and what each becomes."""
+    """The names of one snapshot, and the hash of each."""
 
     def __init__(self, snapshot: Snapshot, anonymiser: TraceAnonymiser) -> None:
         self._anonymiser = anonymiser
@@ -96,7 +96,7 @@ class _SnapshotAnonymiser:
         ) or r"(?!)")  # fmt: skip
 
     def name(self, name: str, kind: str) -> str:
-        """What a name becomes; "" stays."""
+        """The hash of a name; "" stays."""
         return self._anonymiser.name(name, LETTERS[kind])
 
     def known(self, text: str, kind: str = "other") -> str:
@@ -109,11 +109,11 @@ class _SnapshotAnonymiser:
         return text if fits or not text else self.name(text, "other")
 
     def names(self, kind: str) -> Callable[[str], str]:
-        """Of a comma list of names of a kind; "ALL" and "" stay."""
+        """The hashes of a comma list of names of a kind; "ALL" and "" stay."""
         return lambda text: ",".join(name if name == "ALL" else self.name(name, kind) for name in text.split(","))
 
     def hosts(self, text: str) -> str:
-        """Of a hostlist."""
+        """The hashed form of a hostlist."""
         if text in ("", "ALL", "(null)"):
             return text
         try:
@@ -122,7 +122,7 @@ class _SnapshotAnonymiser:
             return self.name(text, "other")
 
     def constraint(self, text: str) -> str:
-        """Of features joined by operators and counts."""
+        """The hashed form of features joined by operators and counts."""
         return re.sub(r"[^&|,\[\]()*\s]+", lambda m: m[0] if m[0].isdigit() else self.name(m[0], "feature"), text)
 
     def gpu_type(self, text: str) -> str:
@@ -134,7 +134,7 @@ class _SnapshotAnonymiser:
         )
 
     def gres(self, text: str) -> str:
-        """Of "gpu:a100:2,shard:1"."""
+        """The hashed form of a GRES text such as "gpu:a100:2,shard:1"."""
 
         def entry(part: str) -> str:
             kind, *rest = part.split(":")
@@ -144,7 +144,7 @@ class _SnapshotAnonymiser:
         return ",".join(map(entry, text.split(",")))
 
     def override(self, text: str) -> str:
-        """Of a hostlist or a GPU request."""
+        """The hashed form of a hostlist or a GPU request."""
         return self.gres(text) if ":" in text else self.hosts(text)
 
     def reason(self, text: str) -> str:
@@ -163,7 +163,7 @@ class _SnapshotAnonymiser:
         return ",".join(name if _OURS.fullmatch(name) else self.name(name, "reservation") for name in text.split(","))
 
     def cores(self, text: str) -> str:
-        """Of "n1=4,n2=4"."""
+        """The hashed form of a text such as "n1=4,n2=4"."""
         pairs = (part.partition("=") for part in text.split(",") if part)
         return ",".join(f"{self.hosts(node)}={count if count.isdigit() else 0}" for node, _, count in pairs)
 

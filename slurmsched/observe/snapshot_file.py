@@ -162,7 +162,7 @@ class SavedSnapshot:
 
 
 def saved_snapshot(snapshot: Snapshot, plan: Plan, config: Config) -> SavedSnapshot:
-    """What to keep of a live cycle, without the settings that do not matter."""
+    """The saved form of a live cycle, without settings that do not affect the plan."""
     kept = {name: value for name, value in snapshot.site.settings.items() if SETTINGS.fullmatch(name)}
     slim = replace(snapshot, site=replace(snapshot.site, settings=kept))
     settings = config.model_dump(mode="json", include=DECIDING, exclude_none=True)
@@ -211,7 +211,7 @@ def _put(file: zipfile.ZipFile, name: str, content: bytes) -> None:
 
 
 def read_snapshot(path: Path) -> SavedSnapshot:
-    """What the file holds. Raises InputError for a file that is something else, damaged, or of a newer format."""
+    """The content of the file. Raises InputError for another kind of file, a damaged one, or a newer format."""
     try:
         with zipfile.ZipFile(path) as file:
             return _read_parts(file, path)

@@ -93,7 +93,7 @@ class TraceAnonymiser:
         return made.take(labels.codes) if len(labels) else labels
 
     def name(self, name: str, letter: str) -> str:
-        """What a name becomes; "" stays."""
+        """The hash of a name; "" stays."""
         if not name:
             return ""
         digest = hashlib.blake2b(
@@ -110,7 +110,7 @@ def _renumbered(array_id: Int64s) -> Int64s:
 
 
 def new_key() -> bytes:
-    """A key that nobody keeps: names cannot be made equal to those of another trace."""
+    """A random key that is not saved: names cannot be made equal to those of another trace."""
     return secrets.token_bytes(32)
 
 

@@ -1,1 +1,1 @@
-"""Why a job waits, in plain words: pure; what Slurm was asked beside the snapshot comes in as facts."""
+"""Why a job waits, in plain words. Pure: Slurm's answers beside the snapshot are passed in as facts."""

@@ -193,7 +193,7 @@ def _dependency(case: BlockedJob) -> SentenceAndChanges:
 
 
 def _named(case: BlockedJob, number: str) -> str:
-    """Of a job it depends on, where it is in the queue."""
+    """A job it depends on, with its place in the queue."""
     jobs = case.snapshot.jobs
     row = jobs.row_of(int(number))
     if row < 0:

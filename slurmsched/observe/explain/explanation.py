@@ -149,7 +149,7 @@ def _estimate(snapshot: Snapshot, row: int, blocker: Blocker, details: JobDetail
 
 
 def _hidden(snapshot: Snapshot) -> tuple[str, ...]:
-    """What Slurm hides from the user who asks, of that on which the answer rests."""
+    """Facts that the answer needs and that Slurm hides from this user."""
     site = snapshot.site
     private = {name.strip().lower() for name in site.settings.get("PrivateData", "").split(",")}
     if site.rights >= Rights.OPERATOR:
@@ -163,7 +163,7 @@ def _hidden(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def job_needs(snapshot: Snapshot, row: int) -> dict[str, float]:
-    """What the job adds to the use of limits, by TRES, "jobs" and "wall"; memory in MiB, time in minutes."""
+    """The job's own part in the use of limits, by TRES, "jobs" and "wall"; memory in MiB, time in minutes."""
     jobs = snapshot.jobs
     counts: dict[str, Any] = {"cpu": jobs.cpus, "mem": jobs.memory_mib, "node": jobs.nodes, "gres/gpu": jobs.gpus}
     needs = {name: float(column[row]) for name, column in counts.items()}
@@ -171,7 +171,7 @@ def job_needs(snapshot: Snapshot, row: int) -> dict[str, float]:
 
 
 def _component(snapshot: Snapshot, row: int) -> str:
-    """What to add for a component of a heterogeneous job that waits."""
+    """Lines to add for a component of a heterogeneous job that waits."""
     jobs = snapshot.jobs
     leader = int(jobs.het_job_id[row])
     if not leader or not jobs.pending[row]:
@@ -182,7 +182,7 @@ def _component(snapshot: Snapshot, row: int) -> str:
 
 
 def _tasks(snapshot: Snapshot, row: int) -> str:
-    """What to add for tasks of an array that wait as one record."""
+    """Lines to add for tasks of an array that wait as one record."""
     tasks = int(snapshot.jobs.array_tasks[row])
     return f" The same holds for all {tasks} tasks of its array that wait together." if tasks > 1 else ""
 

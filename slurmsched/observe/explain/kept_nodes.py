@@ -1,4 +1,4 @@
-"""Nodes that are idle, but reserved or planned for somebody else: for whom, until when, and GPU hours."""
+"""Idle nodes that are reserved or planned for other jobs: for which, until when, and how many GPU hours."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class KeptNodes:
 
 
 def kept_nodes(snapshot: Snapshot, row: int, details: JobDetails) -> tuple[KeptNodes, ...]:
-    """What is kept of the nodes that the job may use, the soonest to end first."""
+    """Idle nodes that the job may use but that are kept for others, the soonest to end first."""
     ever = EligibleNodes.of(snapshot, details).ever(row)
     found = [one for one in (*_reserved(snapshot, row, details, ever), *_planned(snapshot, row, details, ever))
              if one.idle_gpus or one.from_s > snapshot.now_s]  # fmt: skip
@@ -76,7 +76,7 @@ def _reserved(snapshot: Snapshot, row: int, details: JobDetails, ever: Bools) ->
 
 
 def _whom(details: JobDetails, at: int) -> str:
-    """For whom a reservation is."""
+    """The users and accounts of a reservation, in words."""
     table = details.reservations
     ours = _OURS.fullmatch(table.name[at])
     users = f" of {printable(table.users[at])}" if table.users[at] else ""

@@ -53,7 +53,7 @@ class NodeCheck:
 
     @property
     def unseen(self) -> tuple[str, ...]:
-        """What was not looked at."""
+        """Rules that were not checked."""
         return self.found.unseen
 
     def excluded_by(self, *reasons: Exclusion) -> Bools:
@@ -131,7 +131,7 @@ def _partition_cpus(check: NodeCheck, at: int) -> str:
 
 
 def _too_small(check: NodeCheck, at: int) -> str:
-    """What the node has at all."""
+    """The reason if even the empty node is too small for the job; "" = it is not."""
     nodes, needs = check.snapshot.nodes, check.request
     if needs.gpus > nodes.gpus[at]:
         return f"it has {pluralize(int(nodes.gpus[at]), 'GPU')}, the job needs {needs.gpus} there"
@@ -227,7 +227,7 @@ def room_on_nodes(snapshot: Snapshot, row: int, details: JobDetails) -> str:
 
 
 def _room_by_counts(check: NodeCheck) -> str:
-    """What there is room on, of the nodes that could ever serve it."""
+    """On how many of the nodes that could ever serve it there is room now."""
     snapshot, fit, jobs = check.snapshot, check.free.mask, check.snapshot.jobs
     lacks = {words: int(check.excluded_by(*reasons).sum()) for words, reasons in _LACKS.items()}
     needs, gpus = check.nodes, int(jobs.gpus[check.row])

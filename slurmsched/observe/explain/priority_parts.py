@@ -112,7 +112,7 @@ def gpu_use(snapshot: Snapshot, row: int) -> tuple[GpuUse, ...]:
 
 
 def measured_use(jobs: Jobs, row: int) -> str:
-    """What a running job makes of its GPUs, as text; "" where that is not measured."""
+    """How much a running job uses its GPUs, as text; "" if it is not measured."""
     use, idle, memory_mib = (float(column[row]) for column in (jobs.gpu_use, jobs.idle_gpus, jobs.gpu_memory_mib))
     if isnan(use) or not jobs.running[row]:
         return ""

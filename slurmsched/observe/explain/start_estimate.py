@@ -30,7 +30,7 @@ MOST_JOBS_BEFORE = 2_000  # jobs before it, tasks of arrays counted one by one
 
 
 def starts_by_plan(snapshot: Snapshot, before: Sequence[int], row: int, details: JobDetails) -> tuple[float, float]:
-    """The start [Unix s] were it next, and after all of `before` (rows in their order); NaN where it cannot be told.
+    """The job's start [Unix s] if it were next, and after all of `before` (rows in their order); NaN if not known.
 
     Only GPUs are counted. Backfill and jobs that end early make it earlier, jobs that are new before it later.
     """
@@ -133,7 +133,7 @@ class EligibleNodes:
         return self.known[key]
 
     def share(self, row: int) -> TimelineJob:
-        """Of a job before it."""
+        """The share that a job before it takes."""
         jobs, could, request = self.snapshot.jobs, self.could(row), request_of(self.snapshot, row)
         wide = request.spread or (
             jobs.nodes[row] <= 1 and not (could & (self.snapshot.nodes.gpus >= jobs.gpus[row])).any()
@@ -141,7 +141,7 @@ class EligibleNodes:
         return _share(self.snapshot, row, could, request.whole, bool(wide))
 
 
-LEAST_WAITS = 10  # waits, below which the past tells nothing
+LEAST_WAITS = 10  # fewest past waits for an estimate
 SHARES = (0.1, 0.9)
 BY_TURNS = (Blocker.PRIORITY, Blocker.RESOURCES, Blocker.NOT_TRIED)  # waits for GPUs that others hold or get first
 NOT_BY_WAITING = {
@@ -206,7 +206,7 @@ def estimate_by_plan(none: StartEstimate, planned_s: tuple[float, float], before
 
 
 def _by_waits(snapshot: Snapshot, row: int, waits_s: Sequence[float], slurm_s: float) -> StartEstimate:
-    """What is left of the waits that were longer than its own so far."""
+    """The estimate from past waits that were longer than its own so far: how much longer they lasted."""
     since_s = float(snapshot.jobs.submit_s[row])
     waited_s = snapshot.now_s - since_s if isfinite(since_s) else inf
     longer = np.array([wait_s - waited_s for wait_s in waits_s if wait_s > waited_s])

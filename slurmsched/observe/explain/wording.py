@@ -78,7 +78,7 @@ def state_name(state: int) -> str:
 
 
 def blocker_of_state(state: int) -> Blocker:
-    """What a job does that does not wait."""
+    """The blocker of a job that does not wait, by its state."""
     known = JobState(state)
     if known & ENDED and not known & JobState.COMPLETING:
         return Blocker.ENDED
@@ -97,7 +97,7 @@ def held_by_flag(state: int) -> Blocker | None:
 
 
 def more_of_state(state: int) -> str:
-    """What to add of a running job's flags."""
+    """Lines to add for the flags of a running job."""
     sentences = [words for flag, words in _RUNS.items() if JobState(state) & flag]
     return f" But {' and '.join(sentences)}." if sentences else ""
 

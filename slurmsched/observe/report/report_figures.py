@@ -69,7 +69,8 @@ def by_size(jobs: ReportedJobs, chosen: Bools) -> dict[str, dict[str, Any] | Non
 def waiting(of: ReportInput) -> dict[str, dict[str, Any] | None] | None:
     """How long jobs and tasks of arrays wait so far for GPUs; None where Slurm did not answer.
 
-    Waits of jobs that started tell nothing of those that still wait. A job that ran already waits since its requeue.
+    Waits of jobs that started do not include jobs that still wait. The wait of a job that ran already begins at its
+    requeue.
     """
     if of.snapshot is None:
         return None
@@ -135,7 +136,7 @@ def _mean(values: Floats) -> float | None:
 
 
 def fairness(of: ReportInput) -> dict[str, Any] | None:
-    """Of the jobs that began and ended in the span, by user or account; None of fewer than two tenants."""
+    """Fairness over the jobs that began and ended in the span, by user or account; None with fewer than two tenants."""
     jobs = of.jobs
     whole = jobs.take(np.flatnonzero(jobs.started_in(of.since_s, of.until_s) & jobs.ended & (jobs.executed_s > 0)))
     if not len(whole) or not of.gpus or max(len(set(whole.user)), len(set(whole.account))) < 2:
@@ -203,7 +204,7 @@ def _cost(rows: Sequence[dict[str, Any]], dry_run: bool) -> dict[str, Any]:
 
 
 def _placement(of: ReportInput) -> dict[str, Any]:
-    """What jobs of several GPUs got over the best they could have had, by GPUs; those that missed most first."""
+    """Bandwidth of jobs of several GPUs over the best possible, by number of GPUs; the worst misses first."""
     rows = of.placements
     sizes = [_placed(name, [row for row in rows if least <= row["gpus"] <= (most or row["gpus"])])
              for name, least, most in SIZE_CLASSES[1:]]  # fmt: skip
@@ -216,7 +217,7 @@ def _placement(of: ReportInput) -> dict[str, Any]:
 
 
 def _gpu_use(of: ReportInput) -> dict[str, Any] | None:
-    """What jobs made of their GPUs, by account, user and type, most unused GPU hours first; None: not measured."""
+    """Measured use of GPUs by account, user and type, most unused GPU hours first; None: not measured."""
     if of.gpu_use is None:
         return None
     known = sum(one.job_id in of.gpu_use.by_job for one in of.gpu_jobs)

@@ -86,7 +86,7 @@ def reported_of_history(recorded: RecordedTrace) -> ReportedJobs:
 
 
 def reported_of_snapshot(snapshot: Snapshot) -> ReportedJobs:
-    """Jobs that hold GPUs now. The first start of a requeued one is not told."""
+    """Jobs that hold GPUs now. The first start of a requeued job is not known."""
     jobs = snapshot.jobs
     here = jobs.take(np.flatnonzero(jobs.is_state(HOLDS_NODES) & (jobs.gpus > 0) & ~np.isnan(jobs.start_s)))
     first_s = np.where(np.isnan(here.first_submit_s), here.submit_s, here.first_submit_s)

@@ -154,7 +154,7 @@ def _lead(made: dict[str, Any]) -> str:
 
 
 def assumed_line(made: dict[str, Any]) -> str:
-    """What the figures rest on, in one line. made: of figures."""
+    """The assumptions of the figures, in one line. made: of figures."""
     return f"Assumed: {'; '.join(made['assumptions'])}"
 
 
@@ -251,7 +251,7 @@ def _tenant_sheet(made: dict[str, Any], of: str, unit: TimeUnit) -> PageSheet:
 
 
 def _measured_sheets(made: dict[str, Any]) -> list[PageSheet]:
-    """What accounts, users and GPU types make of their GPU hours; none where that is not measured."""
+    """Use of the GPU hours by accounts, users and GPU types; none if it is not measured."""
     found = made["gpu_use"] or {}
     columns: list[tuple[str, str, Shown]] = [
         ("jobs", "jobs", _count), ("gpu_h", "GPU hours", lambda value: _number(value, ",.1f")),

@@ -1,4 +1,4 @@
-"""What the rules of `advise` look at: the queue, how each job asks, and the node each is measured by."""
+"""The input of the rules of `advise`: the queue, the form of each request, and the node to compare it with."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class AdviceInput:
 # Source of the facts on options: Slurm's sbatch and gres.conf manual pages; what a rule counts is ours.
 
 LONG_S = 86_400.0  # without a checkpoint: jobs of at least a day
-RUNS = 10  # of a user in a partition, below which they tell nothing
+RUNS = 10  # fewest runs of a user in a partition for the rule to apply
 SHORTER = 4.0  # a limit that many times the usual run time is too long
 
 USED_S = 1_800.0  # a job that began later may still be loading its data
@@ -174,7 +174,7 @@ def _array(case: AdviceInput, row: int) -> bool:
 
 
 def _lost_beside(case: AdviceInput, row: int) -> int:
-    """GPUs of its nodes that nobody else can have while it runs."""
+    """GPUs of its nodes that no other job can have while it runs."""
     shut_out = case.whole_memory(row) or case.exclusive(row)
     return case.beside(row) if shut_out else case.spare_cpu_gpus(row)
 

@@ -250,7 +250,7 @@ def first_start(answers: Sequence[Fit]) -> int:
 
 
 def fit(snapshot: Snapshot, request: SbatchRequest, pick: Picker | None = None) -> Fit:
-    """The answer for one request. Limits of accounts and QOS are not looked at, nor is who goes first.
+    """The answer for one request. Limits of accounts and QOS, and the order of pending jobs, are not considered.
 
     Raises InputError for a partition or a constraint that cannot be told.
     """
@@ -385,7 +385,7 @@ def nearest_requests(snapshot: Snapshot, request: SbatchRequest, found: Sequence
 def _others(
     snapshot: Snapshot, request: SbatchRequest, found: Sequence[NodeRoom]
 ) -> Iterator[tuple[SbatchRequest, str, str]]:
-    """What might start instead: fewer GPUs, spread over more nodes, fewer nodes, or with less asked beside the GPUs."""
+    """Requests that might start instead: fewer GPUs, GPUs on more nodes, fewer nodes, or fewer CPUs and less memory."""
     most = sorted((room.gpus for room in found if room.gpus), reverse=True)
     nodes = request.least_nodes
     if request.gpus_per_node:

@@ -157,7 +157,7 @@ class GpuOverview:
 
 @dataclass(frozen=True, slots=True)
 class GpuFilter:
-    """Which nodes and types are looked at; None or "" = all."""
+    """Which nodes and types are shown; None or "" = all."""
 
     nodes: frozenset[str] | None = None
     gpu_type: str = ""
@@ -171,7 +171,7 @@ class GpuFilter:
 
 
 def gpu_overview(snapshot: Snapshot, only: GpuFilter | None = None) -> GpuOverview:
-    """The look at these nodes, n2 before n10."""
+    """The overview of these nodes, n2 before n10."""
     only = only or GpuFilter()
     lost = sorted(stranded_gpus(snapshot), key=lambda one: counting_key(one.node))
     seen = [
@@ -329,7 +329,7 @@ def gpu_map(snapshot: Snapshot, stuck: frozenset[str] = frozenset()) -> tuple[No
 def _gpus(
     snapshot: Snapshot, row: int, holders: dict[int, tuple[int, str]], rest: str, exact: bool, used: int
 ) -> list[GpuSlot]:
-    """GPUs of a node. Where Slurm tells only how many are held, the first ones stand for them."""
+    """GPUs of a node. If Slurm shows only how many are held, the first ones count as held."""
     mask, count = int(snapshot.nodes.gpu_mask_used[row]), int(snapshot.nodes.gpus[row])
     taken = [bool(mask >> index & 1) if exact else index < used for index in range(count)]
     return [GpuSlot(i, HELD, *holders.get(i, (0, ""))) if taken[i] else GpuSlot(i, rest) for i in range(count)]

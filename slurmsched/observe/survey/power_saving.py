@@ -16,7 +16,7 @@ from slurmsched.model.trace_rows import parse_number, parse_time_s
 DAY_S = 86_400.0
 STEP_S = 600.0
 BESIDE_S = 3_600.0  # times of the day so near count as the same one
-DAYS = 28  # of the past that are looked at
+DAYS = 28  # of the past that are used
 LEAST_DAYS = 2  # without that many nothing is forecast
 _UNFIT = (
     NodeState.RESERVED | NodeState.PLANNED | NodeState.COMPLETING | NodeState.POWERING_DOWN | NodeState.POWERING_UP
@@ -34,9 +34,9 @@ class PowerRules:
     beyond that. boot_s: how long a node takes to come back. forecast: False lets every node go that is idle, whatever
     comes.
     Raises InputError for a value out of range.
-    Source: Hu et al. (Helios), SC '21, cluster energy saving: nodes go when a forecast of the hours ahead says that
-    they are not needed, a buffer stays, jobs that find too few wake them. Theirs forecasts by boosted trees, ours by
-    quantiles of past rises at the same time of the day; that it also wakes nodes ahead is ours.
+    Source: Hu et al. (Helios), SC '21, cluster energy saving: nodes are powered down when a forecast of the hours ahead
+    says that they are not needed, a buffer stays, jobs that find too few wake them. Theirs forecasts by boosted trees,
+    ours by quantiles of past rises at the same time of the day; that it also wakes nodes ahead is ours.
     """
 
     horizon_s: float = 3 * 3_600.0
@@ -211,7 +211,7 @@ def power_advice(snapshot: Snapshot, used: Floats, power: PowerRules) -> PowerAd
 
 
 def _idle(nodes: Nodes) -> Bools:
-    """GPU nodes that run nothing, that nobody is promised and that are up. (N,) bool."""
+    """GPU nodes that are up, run no job, and are neither reserved nor planned. (N,) bool."""
     bare = nodes.is_state(NodeState.IDLE) & (nodes.gpus_used == 0) & (nodes.cpus_used == 0)
     return bare & (nodes.gpus > 0) & ~nodes.closed & ~nodes.is_state(_UNFIT)
 

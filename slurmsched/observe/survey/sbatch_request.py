@@ -141,7 +141,8 @@ class NodeNeeds:
 
 
 def node_needs(snapshot: Snapshot, request: SbatchRequest) -> NodeNeeds:
-    """What the request takes, with the defaults of its partition. A job with no memory given or set gets the node's."""
+    """The needs of the request, with the defaults of its partition. If no memory is given or set, a job gets the
+    node's."""
     default = partition_defaults(snapshot, request.partition)
     per_gpu = default.cpus_per_gpu if request.cpus_per_gpu is None else request.cpus_per_gpu
     asked = (request.memory_mib, request.memory_per_gpu_mib, request.memory_per_cpu_mib)

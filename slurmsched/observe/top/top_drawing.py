@@ -181,7 +181,7 @@ def _set(gpus: Sequence[Mapping[str, Any]], linked: bool) -> Text:
 
 
 def explained(explanation: Mapping[str, Any]) -> Text:
-    """A job as `explain` tells it."""
+    """The text of `explain` for a job."""
     user, state = escape_terminal(explanation["user"]), explanation["state"]
     text = Text()
     text.append(f"job {explanation['job_id']} of {user}: {state}, {explanation['blocker'].value}\n", "bold")

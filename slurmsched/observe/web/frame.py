@@ -54,7 +54,7 @@ class Frame:
 
     @property
     def head(self) -> dict[str, Any]:
-        """What every answer begins with."""
+        """The first lines of every page."""
         return {"cluster": self.snapshot.site.cluster, "now_s": self.snapshot.now_s, "mode": self.mode,
                 "policy": self.policy, "note": self.note}  # fmt: skip
 
@@ -94,7 +94,7 @@ class Frame:
                                 **{f"{name}s": self._tenants(name) for name in names}}  # fmt: skip
 
     def _tenants(self, by: str) -> list[dict[str, Any]]:
-        """What each holds and waits for, the one that holds most first."""
+        """GPUs that each tenant holds and waits for, the one that holds most first."""
         made: dict[str, dict[str, Any]] = {}
         for rows, gpus, jobs in ((self.running, "gpus", "jobs"), (self.rows, "waiting_gpus", "waiting_jobs")):
             for row in rows:
@@ -170,7 +170,7 @@ class Frame:
         return replace(seen, reservations=_shown(seen.reservations, site), site=replace(site, rights=rights))
 
     def _gathered(self, row: int, job_id: int) -> JobDetails:
-        """What Slurm tells of a job that waits, and what is on record of any."""
+        """Slurm's facts on a job that waits, and the records of any job."""
         jobs = self.snapshot.jobs
         details = JobDetails(reservations=self.snapshot.reservations)
         if jobs.pending[row]:

@@ -29,7 +29,7 @@ HTML, JSON = "text/html; charset=utf-8", "application/json"
 STATIC = {"/style.css": "text/css; charset=utf-8", "/page.js": "text/javascript; charset=utf-8"}
 TITLES = {"queue": "Queue", "running": "Running jobs", "gpus": "GPUs", "use": "Use", "job": "Job"}
 NAMELESS = ("gpus", "use")  # shown, without names, also where Slurm hides jobs of others
-NOW = "now"  # as JSON only: what tells a page that there is a newer one
+NOW = "now"  # as JSON only: by it a page sees that there is a newer state
 LONGEST_ID = 12  # digits
 LONGEST_NAME = 32  # characters of a job's name or Slurm's reason in a table
 MOST_FIELDS = 20  # of a query
@@ -68,7 +68,7 @@ class WebPages:
             self._shown = _Shown(self._shown.frame, self._shown.samples)
 
     def answer(self, asked: HttpRequest) -> HttpResponse | None:
-        """What web_server serves for this request; None: nothing is there."""
+        """The answer to this request; None: there is no such page."""
         if asked.path in STATIC:
             return _static(asked.path)
         name, as_json = asked.path.strip("/") or "queue", False
@@ -188,7 +188,7 @@ def _static(path: str) -> HttpResponse:
 
 
 def _single(query: str) -> dict[str, str] | None:
-    """The last value of each key; cut, so that nobody makes us carry much. None where there are too many."""
+    """The last value of each key, cut to a bounded length. None if there are too many."""
     try:
         found = parse_qs(query[:2_000], max_num_fields=MOST_FIELDS)
     except ValueError:

@@ -44,7 +44,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """What comes back."""
+    """The answer to one request."""
 
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
