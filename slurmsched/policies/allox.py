@@ -101,7 +101,7 @@ class Allox:
 
 
 def first_of_queues(cost_s: Floats, free: Int64s) -> tuple[Int64s, Int64s]:
-    """Who is first on a GPU, and the column of its type, when the sum of all completion times is least. (F,), (F,).
+    """The first job of each GPU, and the column of its type, with the least sum of all completion times. (F,), (F,).
 
     cost_s: (N, T) run time of each job on each type, above 0. free: (T,) GPUs of each type, at least one in all.
     The best matching fills places from the end, so that no queue is longer than jobs over GPUs of its type.

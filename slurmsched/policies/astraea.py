@@ -133,7 +133,7 @@ def level_of(ratio: Floats, levels: int) -> Floats:
 
 
 def deserved_gpu_s(snapshot: Snapshot, book: TenantService) -> dict[str, Floats]:
-    """What each job deserved since it came [GPU s], and what to remember to count on. (N,) each."""
+    """GPU time that each job deserved since its submission [GPU s], and the state for the next cycle. (N,) each."""
     jobs, known = snapshot.jobs, recall(snapshot.jobs, snapshot.carry, _JOB)
     counts = np.bincount(book.tenant[contending(snapshot)], minlength=len(book.names))
     part = (book.shares * book.gpus / np.maximum(counts, 1))[book.tenant]
@@ -146,7 +146,8 @@ def deserved_gpu_s(snapshot: Snapshot, book: TenantService) -> dict[str, Floats]
 
 
 def end_within(snapshot: Snapshot, lease_s: float) -> Floats:
-    """P(a job ends within lease_s more of run time, given what it ran), from jobs that ended. (N,), 0 if none tells.
+    """P(a job ends within lease_s more of run time, given what it ran), from jobs that ended. (N,), 0 if there are
+    none.
 
     Jobs of the same GPUs tell; where there are fewer than LEAST_PAST, jobs of any size.
     """

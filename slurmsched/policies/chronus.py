@@ -167,7 +167,7 @@ class Chronus:
         return by_packing if better else by_deadline, packing.proven
 
     def _packed(self, now_s: float, jobs: list[DeadlineJob], firm: list[bool], gpus: int) -> LeasePacking:
-        """Whom a plan in whole leases would promise their deadlines."""
+        """The jobs whose deadlines a plan in whole leases would promise."""
         needed = [math.ceil(job.remaining_s / self.lease_s - 1e-9) for job in jobs]
         within = [math.floor(min(job.due_s - now_s, 1e9) / self.lease_s + 1e-9) for job in jobs]
         size = np.array([job.gpus for job in jobs], np.int64)
@@ -186,7 +186,7 @@ class Chronus:
 
 
 def _possible(job: DeadlineJob, now_s: float, gpus: int) -> bool:
-    """Whether it would be in time alone."""
+    """Whether the job would be in time if it ran alone."""
     return 0 < job.gpus <= gpus and now_s + job.remaining_s <= job.due_s + EXACT_S
 
 

@@ -125,7 +125,7 @@ class DiscretizedLas:
 
     @property
     def _service(self) -> str:
-        """What attained service is called among the criteria."""
+        """The name of attained service among the criteria."""
         return "service_gpu_s" if self.dimension == "2d" else "service_s"
 
     def _inside(self, keys: LasKeys) -> Columns:
@@ -155,5 +155,5 @@ class DiscretizedLas:
 
 
 def _or_zero(remembered: Floats) -> Floats:
-    """What is remembered, 0 where nothing is. (N,)."""
+    """The remembered value, 0 where there is none. (N,)."""
     return np.where(np.isnan(remembered), 0.0, remembered)

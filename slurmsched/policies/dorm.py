@@ -19,7 +19,7 @@ from slurmsched.model.policy_info import NEEDS_PREEMPTION
 from slurmsched.resources.allocated import holding
 from slurmsched.resources.startable_jobs import startable
 
-NODES = 200  # of the search tree; what is best by then is taken (ours)
+NODES = 200  # of the search tree; the best solution by then is used (ours)
 FAIR, EARLY = 1_000.0, 1e-3  # price of fairness lost beyond the bound, and of a GPU for the last to come
 
 

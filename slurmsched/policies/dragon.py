@@ -68,7 +68,7 @@ class Dragon:
         return made
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
-        """When sizes may change next [Unix s]; infinity where nobody is."""
+        """When sizes may change next [Unix s]; infinity if there are no jobs."""
         return SizeRound.next_s(snapshot, ranking, "dragon")
 
 

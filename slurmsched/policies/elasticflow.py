@@ -104,7 +104,7 @@ class ElasticFlow:
     def _planned(
         self, snapshot: Snapshot, remaining_s: Floats, due_s: Floats, candidates: Bools, before: Bools
     ) -> dict[str, Floats]:
-        """Who is promised its deadline, and GPUs of each job from now on."""
+        """The jobs whose deadlines are promised, and GPUs of each job from now on."""
         gpus, count = cluster_gpus(snapshot), len(candidates)
         order = ordered(snapshot.jobs, ~before)
         rows = order[candidates[order]][: self.most_jobs].tolist()
@@ -153,7 +153,7 @@ class ElasticFlow:
             given[share.row] = share.gpus
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
-        """When sizes may change next [Unix s]; infinity where nobody is."""
+        """When sizes may change next [Unix s]; infinity if there are no jobs."""
         return _begins_s(ranking.carry) if active(snapshot).any() else np.inf
 
 

@@ -107,7 +107,7 @@ class Gandiva:
     def _couples(
         self, snapshot: Snapshot, cluster: HeterogeneousCluster, kept: Any, rows: list[int]
     ) -> tuple[Couples, int]:
-        """Those that stay together and those drawn anew of these rows, and a count for the next allocation."""
+        """Pairs of these rows that stay together, newly drawn pairs, and a count for the next allocation."""
         couples = self._paying(snapshot, cluster, _kept(snapshot, cluster, kept))
         return self._drawn(snapshot, cluster, couples, [row for row in rows if row not in couples], count_so_far(kept))
 
@@ -127,7 +127,7 @@ class Gandiva:
         return np.all(speed > 0, axis=2)
 
     def _share(self, snapshot: Snapshot, cluster: HeterogeneousCluster, first: Int64s, second: Int64s) -> Floats:
-        """What each keeps of its speed beside the other. (P, T, 2)."""
+        """The share of its speed that each job keeps beside the other. (P, T, 2)."""
         assert isinstance(self.speeds, PairEstimator)
         return self.speeds.shared_speeds(snapshot, first, second, cluster.types)
 

@@ -49,7 +49,7 @@ class GandivaFair:
         it suspends jobs and does not requeue them. The default is that of `preemption.quantum_s`.
     trade: the job that gains most from the faster of two types buys there from the job that gains least, at the second
         highest gain.
-    trade_s: least time between two trades [s]. A job that comes in between gets what is left until then.
+    trade_s: least time between two trades [s]. A job submitted in between gets the remaining GPUs until then.
     speeds: source of speeds by GPU type.
     Raises ConfigError for a parameter out of range.
     Source: Chaudhary et al. (Gandiva-fair), EuroSys '20, for tickets of users, strides, whole gangs, trades and their
@@ -107,7 +107,7 @@ class GandivaFair:
         return max(self.quantum_s, 1.0)
 
     def _allocation(self, snapshot: Snapshot, cluster: HeterogeneousCluster) -> TimeShares:
-        """The share of each job on each type by its tickets, and what is told of the trade."""
+        """The share of each job on each type by its tickets, and notes on the trade."""
         book, order, share = tenants(snapshot), ordered(snapshot.jobs), np.zeros(cluster.speed.shape)
         rows = order[cluster.active[order]]  # of equal gains the first trades first
         part = replace(cluster, gpus=cluster.gpus[rows], speed=cluster.speed[rows], active=cluster.active[rows])
@@ -160,5 +160,5 @@ def _passes(snapshot: Snapshot, book: TenantService) -> Floats:
 
 
 def _owners(tenant: Int64s) -> Int64s:
-    """Between whom prices are found: accounts; jobs, where all that contend are of one account. (N,)."""
+    """The traders by job: accounts, or jobs if all that compete are of one account. (N,)."""
     return tenant if len(np.unique(tenant)) > 1 else np.arange(len(tenant))

@@ -206,7 +206,7 @@ class Gavel:
         return solve_in_groups(fair, problem, -(-len(rows) // self.most_jobs), snapshot.seed)
 
     def _accounts(self, snapshot: Snapshot, jobs: Jobs) -> AccountWeights:
-        """What the account of each name is entitled to: its shares in Slurm times its weight."""
+        """The entitlement of the account of each name: its shares in Slurm times its weight."""
         names = jobs.account.names
         own = np.ones(len(names))
         own[jobs.account.codes] = weights_of(jobs, self.weights, ("account",))
@@ -224,7 +224,8 @@ class Gavel:
     def _together(
         self, snapshot: Snapshot, cluster: HeterogeneousCluster, rows: Int64s, first: Int64s, second: Int64s
     ) -> Floats:
-        """What jobs of these rows keep of their speed side by side, see protocols.PairEstimator. (P, T, 2)."""
+        """The share of their speed that jobs of these rows keep side by side, see protocols.PairEstimator. (P, T,
+        2)."""
         assert isinstance(self.speeds, PairEstimator)
         return self.speeds.shared_speeds(snapshot, rows[first], rows[second], cluster.types)
 

@@ -25,8 +25,8 @@ MOST_JOBS = 500  # that wait, first in line, for which a type is chosen at a loo
 class Genie:
     """Shortest waiting allowance first: the job that can wait least and still meet its deadline.
 
-    A job that cannot meet its deadline any more, or has none, comes after those that can, by attained service. If
-    speeds differ by GPU type, a job is sent to the type on which it is predicted to end first.
+    A job that can no longer meet its deadline, or has none, goes after those that can, by attained service. If speeds
+    differ by GPU type, a job is sent to the type on which it is predicted to end first.
     estimator: source of expected run times.
     speeds: source of speeds by GPU type.
     Source: Chen et al. (GENIE), TPDS 2020, for the allowance and the placement by predicted rate. Ours: the place of

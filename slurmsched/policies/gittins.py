@@ -99,7 +99,7 @@ class Gittins:
 
     @property
     def _service(self) -> str:
-        """What attained service is called among the criteria."""
+        """The name of attained service among the criteria."""
         return "service_gpu_s" if self.dimension == "2d" else "service_s"
 
     def _history(self, snapshot: Snapshot) -> Floats:

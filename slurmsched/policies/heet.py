@@ -109,7 +109,7 @@ class Heet:
         return round_end_s(ranking, running, self.round_s, KEY)
 
     def _matched(self, snapshot: Snapshot, cluster: HeterogeneousCluster, samples: SpeedSamples) -> RoundGpus | None:
-        """What each job has in the round that begins, None if the solver finds nothing."""
+        """Type and size of each job in the round that begins, None if the solver finds none."""
         held = _still(samples, np.zeros(len(snapshot.jobs), np.bool_))
         order = ordered(snapshot.jobs, -samples.waited, arrival_s(snapshot.jobs))
         rows = order[cluster.active[order]][: self.most_jobs]
@@ -127,7 +127,7 @@ class Heet:
     def _choices(
         self, snapshot: Snapshot, cluster: HeterogeneousCluster, samples: SpeedSamples, rows: Int64s
     ) -> GpuChoices:
-        """What each of these jobs may have."""
+        """The choices of each of these jobs."""
         may, rate, sizes = cluster.speed[rows] > 0, samples.rate[rows], self._sizes(snapshot, rows)
         speed = speeds(rate, may, self.probes)
         one = choices_of_one_type(speed, sizes)
@@ -155,7 +155,7 @@ def _over_nodes(snapshot: Snapshot) -> Bools:
 
 
 def _still(samples: SpeedSamples, active: Bools) -> RoundGpus:
-    """What these jobs have from before, nothing for the others."""
+    """The types and sizes that these jobs had before, none for the others."""
     return RoundGpus(np.where(active[:, None], samples.gpus, 0.0), samples.waited, np.where(active, samples.pace, 1.0))
 
 

@@ -98,7 +98,7 @@ class Lyra:
         return replace(ranking, carry=carry, why={**ranking.why, "leaves": leaves & runs})
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
-        """When sizes may change next [Unix s]; infinity where nobody is."""
+        """When sizes may change next [Unix s]; infinity if there are no jobs."""
         return SizeRound.next_s(snapshot, ranking, "lyra")
 
     def _after_return(self, snapshot: Snapshot, who: Bools, lends: Bools) -> Int64s:

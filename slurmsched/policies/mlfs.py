@@ -98,7 +98,7 @@ class Mlfs:
 
 
 def _notes(progress: Floats, loss: Floats) -> tuple[str, ...]:
-    """What jobs do not tell; of losses only where somebody tells his."""
+    """Notes on hints that jobs lack; on losses only if some job reports one."""
     silent, unlearned = int(np.isnan(progress).sum()), int(np.isnan(loss).sum())
     notes = list[str]()
     if silent:

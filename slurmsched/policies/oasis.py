@@ -110,7 +110,7 @@ class Oasis:
     def _plans(
         self, snapshot: Snapshot, keys: list[str], remaining_s: Floats, due_s: Floats
     ) -> tuple[dict[str, list[list[float]]], int]:
-        """The promises of active jobs, new ones included, by job; and how many jobs are left to the next look."""
+        """The plans of active jobs, new ones included, by job; and how many jobs are put off to the next cycle."""
         who = active(snapshot) & np.isfinite(remaining_s)
         kept = promised(snapshot.carry, _KEY)
         here = {keys[row] for row in np.flatnonzero(~snapshot.jobs.finished).tolist()}
@@ -150,7 +150,7 @@ class Oasis:
         return float(1.0 / (1.0 + np.exp(np.clip(self.steepness * late, -500.0, 500.0))))
 
     def _wants(self, snapshot: Snapshot, group: Int64s, gpus: Int64s, start_s: Floats) -> JobChanges | None:
-        """Sizes that differ from what is asked for, and the start of who must wait."""
+        """Sizes that differ from the request, and the start of each job that must wait."""
         due = (group == NOW) & (gpus != snapshot.jobs.gpus)
         sizes = np.where(due, gpus, 0).astype(np.int32)
         waits = np.isin(group, (LATER, OUT)) & active(snapshot) & (not self.fill)

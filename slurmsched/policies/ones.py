@@ -95,7 +95,7 @@ class Ones:
         return Ranking(order, why=ranking.why, carry=carry, notes=ranking.notes, changes=ranking.changes)
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
-        """When sizes may change next [Unix s]; infinity where nobody is."""
+        """When sizes may change next [Unix s]; infinity if there are no jobs."""
         return SizeRound.end_s(ranking.carry, "ones") if active(snapshot).any() else np.inf
 
     def _evolved(self, snapshot: Snapshot, who: Bools, before: SizeRound, plans: Int64s, number: int) -> Int64s:

@@ -104,7 +104,7 @@ class Pollux:
         return gpus, _cost(value, self.p)
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
-        """When sizes may change next [Unix s]; infinity where nobody is."""
+        """When sizes may change next [Unix s]; infinity if there are no jobs."""
         return SizeRound.next_s(snapshot, ranking, "pollux")
 
 

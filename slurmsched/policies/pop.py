@@ -137,7 +137,7 @@ def _dealt(snapshot: Snapshot, count: int) -> Int64s:
 
 
 def _part(snapshot: Snapshot, rows: Int64s, gpus: Int64s, carry: Mapping[str, Any]) -> Snapshot:
-    """The snapshot of these jobs, and of these GPUs of each node; nodes without any are left out."""
+    """The snapshot of these jobs, and of these GPUs of each node, without nodes that have none."""
     jobs, here = snapshot.jobs.take(rows), gpus > 0
     nodes = snapshot.nodes.take(here)
     nodes = nodes.with_columns(gpus=gpus[here].astype(np.int32),
@@ -159,7 +159,7 @@ def _why(rows_of: Sequence[Int64s], made: Sequence[Ranking]) -> dict[str, Any]:
 
 
 def _wants(rows_of: Sequence[Int64s], made: Sequence[Ranking]) -> JobChanges | None:
-    """What all parts want, by row of the whole; None if none wants anything."""
+    """The changes of all parts, by row of the whole; None if there are none."""
     count = sum(len(rows) for rows in rows_of)
     given: dict[str, Any] = {}
     for rows, ranking in zip(rows_of, made, strict=True):

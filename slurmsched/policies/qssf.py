@@ -19,7 +19,7 @@ from slurmsched.protocols import Estimator
 
 
 def learn_notes(snapshot: Snapshot, policy: str) -> tuple[str, ...]:
-    """What to say while there is nothing to learn from."""
+    """The note while there are no ended jobs to learn from."""
     if len(snapshot.past) or not len(snapshot.jobs):
         return ()
     return (f"nothing has ended yet that {policy} could learn from: expected run times are hints and time limits",)
@@ -72,7 +72,7 @@ class Qssf:
         return Ranking(ordered(snapshot.jobs, gpu_s), why=why, notes=notes)
 
     def _run_s(self, snapshot: Snapshot) -> Floats:
-        """The weighted mix [s]. (N,), NaN where neither knows."""
+        """The weighted mix [s]. (N,), NaN where neither has an estimate."""
         rolling_s = self.estimator.estimate(snapshot).total_s
         if not self.trees_share:
             return rolling_s

@@ -23,8 +23,8 @@ SHORTEST_S = 60.0  # a shorter run counts as this long: below it the ratio says 
 class ResponseRatio:
     """The job that has waited most for its length goes first: waiting time over expected run time.
 
-    Short jobs pass long ones, and every job comes to the front in the end, a job of an hour after hours, one of a day
-    after days. Running jobs are left alone. Jobs without an estimate come last, in FIFO order.
+    Short jobs go before long ones, and every job is first in the end, a job of an hour after hours, one of a day after
+    days. Running jobs are not preempted. Jobs without an estimate go last, in FIFO order.
 
     gpus_power: the ratio counts times the job's GPUs to this power; 0 = GPUs do not matter, 0.33 = as in WFP3, so
     that large jobs come to the front sooner.
@@ -63,7 +63,7 @@ class ResponseRatio:
         return snapshot.now_s + float(ahead_s.min()) + 1.0
 
     def _growth(self, jobs: Jobs, run_s: Floats) -> Floats:
-        """What a second of waiting adds to the ratio of each job. (N,)."""
+        """The growth of each job's ratio per second of waiting. (N,)."""
         grows: Floats = np.maximum(jobs.gpus, 1) ** self.gpus_power / np.maximum(run_s, SHORTEST_S)
         return grows
 

@@ -129,7 +129,7 @@ class Shockwave:
         return {"begun_s": snapshot.now_s, "passed": passed, "jobs": here, "ids": rounds}
 
     def _planned(self, snapshot: Snapshot, active: Bools, work: RemainingWork, fair_s: Floats) -> list[list[int]]:
-        """A window planned anew: ids of the jobs in each round."""
+        """A newly planned window: ids of the jobs in each round."""
         jobs, nodes = snapshot.jobs, snapshot.nodes
         gpus = float(nodes.gpus[~nodes.closed].sum())
         earliest: Int64s = ordered(jobs, arrival_s(jobs))

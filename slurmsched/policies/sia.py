@@ -97,7 +97,7 @@ class Sia:
         )
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
-        """When types and sizes may change next [Unix s]; infinity where nobody is."""
+        """When types and sizes may change next [Unix s]; infinity if there are no jobs."""
         return SizeRound.next_s(snapshot, ranking, "sia")
 
     def _chosen(
@@ -131,18 +131,18 @@ class Sia:
         return given, on
 
     def _bids(self, worth: Floats) -> Floats:
-        """What each is better than no GPUs, where the sum of goodput to the power of p is to be best. (K,)."""
+        """The gain of each choice over no GPUs, for the best sum of goodput to the power of p. (K,)."""
         powers = np.maximum(worth, 1e-9) ** self.p
         return np.maximum(self.wait_penalty - powers if self.p < 0 else self.wait_penalty + powers, LEAST)
 
     def _kept(self, snapshot: Snapshot, before: SizeRound) -> Floats:
-        """What is left of the goodput of each job if it restarts. (N,)."""
+        """The share of each job's goodput that remains if it restarts. (N,)."""
         age_s = snapshot.now_s - arrival_s(snapshot.jobs)
         kept = np.maximum(age_s - before.changes * self.restart_s, 0.0) / (age_s + max(self.restart_s, 1e-9))
         return np.where(before.most > 0, kept, 1.0)  # a first start is no change
 
     def _options(self, snapshot: Snapshot, rows: Int64s, before: SizeRound, kinds: GpuKinds) -> list[_TypedSizes]:
-        """What each of these jobs may have."""
+        """The choices of each of these jobs."""
         low, high, elastic = (
             *(hint_column(snapshot.jobs, f"{end}_gpus") for end in ("min", "max")),
             elastic_jobs(snapshot),

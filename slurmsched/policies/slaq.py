@@ -33,8 +33,8 @@ class Slaq:
 
     A curve through the losses that a job told predicts how far the loss falls. Its fall counts over the largest fall
     from one round to the next, so that jobs of different losses compare. Jobs get their least size in order of that
-    fall for each GPU. A job that tells no loss counts as if its loss fell in equal parts. A job with hints min_gpus and
-    max_gpus may have any size between them. Any other job has all its GPUs or none.
+    fall for each GPU. A job that reports no loss counts as if its loss fell in equal parts. A job with hints min_gpus
+    and max_gpus may have any size between them. Any other job has all its GPUs or none.
     interval_s: time between two changes of sizes [s].
     serial: share of a job's work that more GPUs do not speed up (Amdahl's law).
     speeds: a table of throughputs by number of GPUs replaces Amdahl's law.
@@ -83,7 +83,7 @@ class Slaq:
         return replace(ranking, carry=carry, why={**ranking.why, "fall": losses.fall})
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
-        """When sizes may change next [Unix s]; infinity where nobody is."""
+        """When sizes may change next [Unix s]; infinity if there are no jobs."""
         return SizeRound.next_s(snapshot, ranking, "slaq")
 
     def _given(self, snapshot: Snapshot, who: Bools, losses: _ReportedLosses) -> tuple[Int64s, Floats]:
@@ -124,7 +124,8 @@ class Slaq:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ReportedLosses:
-    """What jobs told at the beginning of each round. done, loss: (N, POINTS), NaN where there is none, oldest first.
+    """The reports of jobs at the beginning of each round. done, loss: (N, POINTS), NaN where there is none, oldest
+    first.
 
     largest: (N,) largest fall from one round to the next. last_done, last_s: (N,) progress and run time [s] at the last
     round. fall: (N,) predicted for this round. per_s, gpus: (N,) progress in a second since the round before, 0 if not
@@ -151,7 +152,7 @@ class _ReportedLosses:
         return cls(np.column_stack(columns[:POINTS]), np.column_stack(columns[POINTS : 2 * POINTS]), *single, *none)
 
     def now(self, snapshot: Snapshot, gpus: Int64s) -> _ReportedLosses:
-        """With what jobs tell now. gpus: (N,) that each holds."""
+        """The same with the present reports of jobs. gpus: (N,) that each holds."""
         jobs = snapshot.jobs
         first, before, now = loss_columns(jobs).T
         progress = np.nan_to_num(hint_column(jobs, "progress"))

@@ -78,7 +78,7 @@ class Themis:
     )
 
     variant: str = "auction"
-    fairness: Annotated[float, Range(0.0, 0.999999)] = 0.8  # at 1 nobody is offered GPUs
+    fairness: Annotated[float, Range(0.0, 0.999999)] = 0.8  # at 1 no job is offered GPUs
     lease_s: Seconds = 1_200.0
     elastic: bool = False
     serial: Part = 0.02
@@ -165,7 +165,8 @@ class Themis:
     def _auction(
         self, snapshot: Snapshot, held_leases: Leases, times: FinishTimes, may: Bools
     ) -> tuple[Floats, Floats, JobChanges | None]:
-        """Of GPUs that no lease keeps: 0 who wins and 1 who does not, the part of a lease for each, and sizes. (N,)."""
+        """The auction of GPUs that no lease keeps: 0 for winners and 1 for others, the part of a lease of each, and
+        sizes. (N,)."""
         jobs = snapshot.jobs
         gpus = jobs.gpus.astype(np.int64)
         offered = _offered(snapshot, held_leases)
@@ -242,14 +243,14 @@ class Themis:
         return rows[: min(int(np.ceil((1 - self.fairness) * len(rows))), MOST_BIDDERS)]
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
-        """When the next lease of those that hold GPUs is over, or leftovers are drawn anew [Unix s]."""
+        """When the next lease of jobs that hold GPUs ends, or the remaining GPUs are drawn again [Unix s]."""
         held_leases, lease_s = leases(snapshot, self.lease_s), max(self.lease_s, 1.0)
         end_s = held_leases.next_end_s(recall(snapshot.jobs, ranking.carry, ("until_s",)), running)
         drawn = self.variant == "auction" and self.leftovers == "random"
         return min(end_s, origin_s(snapshot) + (self._lease(snapshot) + 1) * lease_s) if drawn else end_s
 
     def _lease(self, snapshot: Snapshot) -> int:
-        """Leases since the first look: leftovers are drawn anew with each."""
+        """Number of leases since the first cycle: the remaining GPUs are drawn again with each."""
         return int((snapshot.now_s - origin_s(snapshot)) // max(self.lease_s, 1.0))
 
 
