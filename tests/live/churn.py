@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from itertools import combinations
+from pathlib import Path
 
 import orjson
 from ClusterShell.NodeSet import NodeSet
 
+from slurmsched.model.gpu_selection import counted
 from slurmsched.model.slurm_text import record_fields, split_records
 from slurmsched.slurm.scontrol_tables import parse_reservations
 from tests.live.lab import USERS, Installed, column, run, sacct
@@ -157,6 +159,10 @@ class Churn:
     def _on(self, node: str) -> list[int]:
         return [int(job) for job in run("squeue", "-h", "-w", node, "-o", "%A", check=False).out.split()]
 
+    def left(self, job: int) -> int:
+        """How often a job went back to the queue by itself."""
+        return 0
+
     # What must hold. Slurm is read first: whatever is seen there must be on record already.
 
     def broken(self) -> list[str]:
@@ -173,7 +179,7 @@ class Churn:
         seen = [job for job in everyone if int(job["JobId"]) in self.chosen]
         self._read_operations()
         found = [*self._twice_promised(ours), *self._alone(ours), *self._moved_too_often(seen), *self._unknown(seen)]
-        return [*found, *self._kept_in_vain(ours, seen)]
+        return [*found, *self._kept_in_vain(ours, seen), *self._unasked(seen)]
 
     def _read_operations(self) -> None:
         path = self.site.journal.with_name("journal.operations.jsonl")
@@ -213,7 +219,7 @@ class Churn:
         for job in seen:
             job_id, restarts = int(job["JobId"]), int(job.get("Restarts", 0))
             operations, nodes = self.named[job_id], self.failed[job_id]
-            if restarts > operations + nodes:
+            if restarts > operations + nodes + self.left(job_id):
                 causes = f"{operations} operations named it, {nodes} nodes failed"
                 yield f"job {job_id} was requeued {restarts} times: {causes}"
 
@@ -223,6 +229,10 @@ class Churn:
             job_id, nice = int(job["JobId"]), int(job.get("Nice", 0))
             if nice != self.chosen[job_id] and nice not in known.get(job_id, ()):
                 yield f"job {job_id} has nice {nice}, which nobody has on record"
+
+    def _unasked(self, seen: list[dict[str, str]]) -> Iterator[str]:
+        """Waiting jobs that ask for what neither their users nor slurmsched gave them."""
+        yield from ()
 
     def states(self) -> dict[int, str]:
         """What sacct knows of each job."""
@@ -238,3 +248,128 @@ class Churn:
             for job, state in state_of.items()
             if state not in well and job not in self.cancelled and not self.failed[job]
         ]
+
+
+JOBS, LEFT = Path("/tmp/soak-jobs"), Path("/tmp/soak-left")
+LEAST, MOST = 1, 12
+# Goes back to the queue when it is asked for another size, after it has said so.
+ELASTIC = (
+    "trap '' USR2; trap 'exit 0' TERM; export SLURMSCHED_JOBS={jobs}; n=0; "
+    "until [ $n -ge {s} ]; do sleep 1; n=$((n + 1)); "
+    '[ -z "$(/src/plugin/job/slurmsched-job wants gpus)" ] || {{ echo $SLURM_JOB_ID >>{left}; '
+    "scontrol requeue $SLURM_JOB_ID; exec sleep 60; }}; done"
+)
+
+
+@dataclass
+class ElasticChurn(Churn):
+    """Jobs that slurmsched resizes while they wait, and asks for another size while they run.
+
+    own: what each job asked for, as _request gives it. touched: jobs whose request a user changed. ran: nodes that each
+    run had when it was seen last, by job and restarts. shrunk: runs that had fewer later.
+    """
+
+    own: dict[int, str] = field(default_factory=dict)
+    ran: dict[tuple[int, str], int] = field(default_factory=dict)
+    shrunk: set[tuple[int, str]] = field(default_factory=set)
+    touched: set[int] = field(default_factory=set)
+
+    def event(self) -> None:
+        if self.chance.random() < 0.1:
+            return self.restart()
+        return super().event()
+
+    def submit(self) -> None:
+        chance = self.chance
+        if len(column("%A", "PENDING")) > 40:
+            return self.cancel()
+        user, gpus = chance.choice(USERS), chance.choice((1, 2, 4))
+        form = chance.choice(("node", "job", "task", "gang"))
+        nodes, tasks = (2, 2) if form == "gang" else (1, gpus if form == "task" else 1)
+        of_form = {"node": [f"--gres=gpu:{gpus}"], "job": [f"--gpus={gpus}"], "gang": [f"--gpus-per-node={gpus}"],
+                   "task": ["--gpus-per-task=1", f"--ntasks={gpus}"]}  # fmt: skip
+        script = ELASTIC.format(s=chance.choice((5, 20, 60, 120)), jobs=JOBS, left=LEFT)
+        others = chance.choice(WILLING).removeprefix("slurmsched: ")
+        hints = f"slurmsched: min_gpus={LEAST} max_gpus={MOST} shrink=yes {others}"
+        options = [f"--nodes={nodes}", *of_form[form], "--mem=1G", "--time=10", f"--comment={hints}", "--requeue"]
+        answer = run("sbatch", "--parsable", "--output=/dev/null", "--partition=soak", *options, f"--wrap={script}",
+                     user=user, check=False)  # fmt: skip
+        if not answer.rc:
+            job, by = int(answer.out), "node" if form == "gang" else form
+            self.chosen[job], self.own[job] = 0, f"{nodes}|{tasks}|{tasks}|{by}:{1 if form == 'task' else gpus}"
+            self.note("submit", job=job, user=user, form=form, gpus=gpus * nodes)
+        return None
+
+    def change(self) -> None:
+        """As of any job, but sizes are changed more often."""
+        jobs = sorted(column("%A", "PENDING"))
+        if jobs and self.chance.random() < 0.5:
+            job = self.chance.choice(jobs)
+            self.touched.add(job)
+            self.note("resize", job=job)
+            by = self.own.get(job, "").rpartition("|")[2].partition(":")[0]
+            word = {"node": "Gres=gpu:3", "job": "TresPerJob=gres/gpu:3"}.get(by, "NumTasks=3")
+            run("scontrol", "update", f"jobid={job}", word, check=False)
+        else:
+            super().change()
+
+    def note(self, event: str, **values: object) -> None:
+        if event == "change":
+            self.touched.add(int(str(values["job"])))  # it may have other nodes now
+        super().note(event, **values)
+
+    def restart(self) -> None:
+        """Jobs that went back to the queue wait for their begin time; some are let go."""
+        for job, reason in column("%r", "PENDING").items():
+            if reason == "BeginTime" and self.left(job):
+                self.note("restart", job=job)
+                run("scontrol", "update", f"jobid={job}", "starttime=now", check=False)
+
+    def left(self, job: int) -> int:
+        return LEFT.read_text().split().count(str(job)) if LEFT.exists() else 0
+
+    def _unasked(self, seen: list[dict[str, str]]) -> Iterator[str]:
+        sizes = self.sizes()
+        for job in seen:
+            job_id, asked = int(job["JobId"]), _request(job)
+            if job["JobState"] == "RUNNING":
+                run_id, nodes = (job_id, job.get("Restarts", "0")), int(asked.partition("|")[0])
+                self.shrunk |= {run_id} if nodes < self.ran.get(run_id, 0) else set()
+                self.ran[run_id] = nodes
+            if "PENDING" not in job["JobState"] or job_id in self.touched or asked == self.own[job_id]:
+                continue
+            gpus = _gpus(asked)
+            if gpus not in sizes.get(job_id, ()) or not LEAST <= gpus <= MOST:
+                yield f"job {job_id} asks for {asked}, its user for {self.own[job_id]}, on record {sizes.get(job_id)}"
+
+    def sizes(self) -> dict[int, set[int]]:
+        """GPUs of every size on record, by job."""
+        known: dict[int, set[int]] = {}
+        for line in self.site.journal.read_bytes().splitlines() if self.site.journal.exists() else ():
+            entry = orjson.loads(line)
+            if entry.get("field") == "size" and "sent" in entry:
+                sizes = {counted(each) for each in (entry["sent"], *entry.get("values", ()))}
+                known.setdefault(entry["job_id"], set()).update(sizes)
+        return known
+
+    def others(self) -> list[str]:
+        """Waiting jobs that ask for something else than their users did."""
+        shown = run("scontrol", "-o", "show", "job").out
+        jobs = [record_fields(record) for record in split_records(shown, "JobId")]
+        return [f"{job['JobId']} {_request(job)}, not {own}" for job in jobs
+                if job["JobState"] == "PENDING" and int(job["JobId"]) not in self.touched
+                and (own := self.own.get(int(job["JobId"]))) not in (None, _request(job))]  # fmt: skip
+
+
+def _request(job: dict[str, str]) -> str:
+    """Nodes, tasks, CPUs, and the way in which a job asks for GPUs with their number: "2|2|2|node:4"."""
+    forms = {"node": "TresPerNode", "job": "TresPerJob", "task": "TresPerTask"}
+    asked = {by: job[key] for by, key in forms.items() if "gpu" in job.get(key, "")}
+    by, text = next(iter(asked.items()), ("", ""))
+    return f"{job['NumNodes'].partition('-')[0]}|{job['NumTasks']}|{job['NumCPUs']}|{by}:{text[-1:]}"
+
+
+def _gpus(request: str) -> int:
+    nodes, tasks, _, form = request.split("|")
+    by, _, count = form.partition(":")
+    return int(count or 0) * {"node": int(nodes), "task": int(tasks)}.get(by, 1)
