@@ -82,10 +82,12 @@ def print_steps(out: Output, steps: Sequence[Step]) -> None:
 
 def _word(step: Step) -> str:
     """What is done, in a word or two."""
-    from slurmsched.model.plan import AskSize, SetField
+    from slurmsched.model.plan import AskSize, SetField, ShrinkJob
 
     if isinstance(step, AskSize):
         return f"want {pluralize(step.gpus, 'GPU')}" if step.gpus else "want no other size"
+    if isinstance(step, ShrinkJob):
+        return f"shrink to {pluralize(step.nodes, 'node')}"
     if not isinstance(step, SetField):
         return step.kind
     if step.kind == "defer":

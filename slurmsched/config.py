@@ -129,6 +129,11 @@ class LeverConfig(ConfigSection):
         description="also write the number of GPUs that the policy chose for pending jobs with min_gpus and "
         "max_gpus hints",
     )
+    shrink: bool = Field(
+        False,
+        description="take nodes from running jobs of several nodes with the hint shrink=yes, where the policy gives "
+        "them fewer GPUs; they go on with the others",
+    )
     cpus: bool = Field(
         False,
         description="also write other CPUs for pending jobs, from min_cpus to max_cpus: fewer where they only lack "

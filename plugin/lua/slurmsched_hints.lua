@@ -118,6 +118,7 @@ local PARSERS = {
         if not known then return nil, wrong end
         return known .. "@" .. lead
     end,
+    save_signal = function(text) return signal_name(text:upper()) end,
     deadline = same(function(text)
         if text:sub(1, 1) == "+" then return duration_s(text:sub(2)) end
         if not iso(text) then return nil, "is neither an ISO time nor +DURATION" end

@@ -28,6 +28,9 @@ SPANK_PLUGIN(slurmsched, 1);
 	X("share", "sched-share", "yes|no", "may share its GPUs with another job")                  \
 	X("min_gpus", "sched-min-gpus", "n", "fewest GPUs an elastic job can run on")               \
 	X("max_gpus", "sched-max-gpus", "n", "most GPUs an elastic job can make use of")            \
+	X("moldable", "sched-moldable", "yes|no", "may start with fewer GPUs")                      \
+	X("shrink", "sched-shrink", "yes|no", "may lose some of its nodes while it runs")           \
+	X("save", "sched-save", "signal", "saves itself at this signal and goes on")                \
 	X("min_cpus", "sched-min-cpus", "n", "fewest CPUs that its one task can run with")           \
 	X("max_cpus", "sched-max-cpus", "n", "most CPUs that its one task can make use of")         \
 	X("min_mem", "sched-min-mem", "GiB", "least memory that it can run with on its node")       \

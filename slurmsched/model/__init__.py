@@ -34,6 +34,7 @@ from slurmsched.model.plan import (
     SetSiteFactor,
     SetSize,
     SetStart,
+    ShrinkJob,
     Signal,
     Step,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "Assignments",
     "PolicyInfo",
     "SetStart",
+    "ShrinkJob",
     "AllowStart",
     "AskSize",
     "Estimates",

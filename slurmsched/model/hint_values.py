@@ -72,6 +72,10 @@ def signal_name(name: str) -> str:
     return found.name.removeprefix("SIG")
 
 
+def save_signal(text: str) -> str:
+    return signal_name(text.upper())
+
+
 def deadline(text: str) -> Deadline:
     if text.startswith("+"):
         return Deadline(after_submit_s=duration_s(text[1:]))

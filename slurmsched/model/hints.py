@@ -48,6 +48,9 @@ class Hints:
     max_cpus: int | None = None
     min_mem: int | None = None  # GiB on its node
     gpu_mem: int | None = None  # GiB of each GPU
+    shrink: bool | None = None
+    moldable: bool | None = None
+    save: str | None = None
     mixed: bool | None = None
     model: str | None = None
     batch: int | None = None
@@ -98,6 +101,13 @@ KEYS: tuple[Key, ...] = (
         "Fewest GPUs an elastic job can run on.", "min_gpus=2"),
     Key("max_gpus", "max_gpus", "whole number", values.count,
         "Most GPUs an elastic job can make use of.", "max_gpus=16"),
+    Key("moldable", "moldable", "`yes` or `no`", values.yes_no,
+        "Where its own size is not free soon, the job may start with fewer GPUs, at least `min_gpus`.", "moldable=yes"),
+    Key("shrink", "shrink", "`yes` or `no`", values.yes_no,
+        "While it runs on several nodes the job may lose some of them; it goes on with the others, with at least "
+        "`min_gpus`.", "shrink=yes"),
+    Key("save", "save", "signal", values.save_signal,
+        "At this signal the running job saves itself and goes on, when a checkpoint is wanted of it.", "save=USR1"),
     Key("min_cpus", "min_cpus", "whole number", values.count,
         "Fewest CPUs that a job of one node and one task can run with.", "min_cpus=4"),
     Key("max_cpus", "max_cpus", "whole number", values.count,

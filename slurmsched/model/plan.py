@@ -193,6 +193,21 @@ class AskSize(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class ShrinkJob(Step):
+    """Let a running job keep the first `nodes` of its nodes and give the others back. A requeue gives it all again.
+
+    old: nodes that it has. restarts: of the run that is meant.
+    """
+
+    kind: ClassVar[str] = "shrink"
+    columns: ClassVar[tuple[str, ...]] = ("NumNodes",)
+
+    nodes: int = 1
+    old: int = 1
+    restarts: int = -1
+
+
+@dataclass(frozen=True, slots=True)
 class AllowStart(Step):
     """Let a pending job start at start_s at the earliest."""
 

@@ -38,6 +38,7 @@ from slurmsched.model.plan import (
     SetPriority,
     SetSize,
     SetStart,
+    ShrinkJob,
     Signal,
     Step,
 )
@@ -160,7 +161,9 @@ def other_state(action: Action | None, view: GateContext) -> str:
     the base back may go to a job that has started meanwhile: it does no harm there, and a requeue keeps it."""
     if (seen := _current(action, view)) is None or (isinstance(action, JoinReservation) and not action.name):
         return ""
-    if isinstance(action, Requeue | Signal) or (isinstance(action, AskSize) and action.gpus):
+    if isinstance(action, ShrinkJob):
+        fits = bool(seen.state & JobState.RUNNING) and not seen.state & JobState.COMPLETING
+    elif isinstance(action, Requeue | Signal) or (isinstance(action, AskSize) and action.gpus):
         fits = bool(seen.state & HOLDS_NODES)
     elif isinstance(action, SetAdminComment | AskSize) or (
         isinstance(action, SetPriority) and action.new == action.base
@@ -229,7 +232,11 @@ def other_start(action: Action | None, view: GateContext) -> str:
 
 
 def other_request(action: Action | None, view: GateContext) -> str:
-    """ "" if the GPUs of the request are as planned, and only SetSize changes their number."""
+    """ "" if the GPUs of the request are as planned, and only SetSize changes their number. Of a job that is to give
+    nodes back: if it has as many as planned."""
+    if (seen := _current(action, view)) is not None and isinstance(action, ShrinkJob):
+        nodes = seen.fields.get("NumNodes", "")
+        return "" if nodes == str(action.old) else f"{CHANGED}: it has {nodes or 'an unknown number of'} nodes"
     if (seen := _current(action, view)) is None or not isinstance(action, SetGpuRequest):
         return ""
     if isinstance(action, SetSize):
@@ -362,11 +369,15 @@ def out_of_bounds(action: Action | None, _: GateContext) -> str:
 
 def other_size(action: Action | None, view: GateContext) -> str:
     """A size of ours stays between what the job's hints name as its least and most."""
-    if view.snapshot is None or not isinstance(action, SetSize | AskSize) or _gives_back(action):
+    if view.snapshot is None or not isinstance(action, SetSize | AskSize | ShrinkJob) or _gives_back(action):
         return ""
     if (row := row_of(action, view.snapshot)) < 0:
         return ""
     hints = parse_hints(view.snapshot.jobs.comment[row])
+    if isinstance(action, ShrinkJob):
+        gpus = int(view.snapshot.jobs.gpus[row]) * action.nodes // action.old
+        agreed = hints.shrink and hints.min_gpus is not None and hints.min_gpus <= gpus and action.nodes < action.old
+        return "" if agreed else "its hints do not let it lose these nodes"
     gpus = action.gpus if isinstance(action, AskSize) else counted(action.new)
     within = hints.min_gpus is not None and hints.max_gpus is not None and hints.min_gpus <= gpus <= hints.max_gpus
     return "" if within else f"{pluralize(gpus, 'GPU is', 'GPUs are')} not between its hints min_gpus and max_gpus"

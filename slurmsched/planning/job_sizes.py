@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from slurmsched.config import JobReportsConfig, LeverConfig, ScopeConfig
-from slurmsched.model import AskSize, Jobs, Ranking, Refusal, Rights, SetSize, Snapshot
+from slurmsched.model import AskSize, Jobs, Ranking, Refusal, Rights, SetSize, ShrinkJob, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s, Labels
 from slurmsched.model.gpu_selection import counted, nodes_of_size, request_of_size, size_text
 from slurmsched.model.hints import hint_column
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 SizeMove = tuple[SetSize, Records]
 _EXTENT_LIMIT = re.compile(r"(?:Assoc|QOS)\w*(?:Node|Cpu)|PartitionNodeLimit")
+_NO_SHRINK = "disable_job_shrink"  # of SchedulerParameters
 _LIMIT = "it waits for a limit that its own request may meet"
 
 
@@ -167,6 +168,57 @@ def _asked_and_requeued(jobs: Jobs) -> Bools:
 
 
 @dataclass(frozen=True, slots=True)
+class ShrinkLever(Lever):
+    """Takes nodes from running jobs that agreed to lose some. A requeue gives them all again: undo has nothing to do.
+
+    restart_cost_s: of a job without the hint [s]. most: jobs that lose nodes in a cycle.
+    """
+
+    reports: JobReportsConfig
+    scope: ScopeConfig
+    restart_cost_s: float = 0.0
+    most: int = 4
+
+    @classmethod
+    def of(cls, planner: Planner) -> ShrinkLever:
+        return cls(
+            planner.reports, planner.scope, planner.preemption.restart_cost_s, planner.operations_config.per_cycle
+        )
+
+    def propose(self, snapshot: Snapshot, ranking: Ranking, budget: Budget) -> Proposal:
+        options = snapshot.site.settings.get("SchedulerParameters", "")
+        if snapshot.site.rights < Rights.OPERATOR or _NO_SHRINK in options:
+            return Proposal()
+        jobs, rows = snapshot.jobs, shrinkable(snapshot, ranking, self.reports, self.scope, self.restart_cost_s)
+        steps = [ShrinkJob(*jobs.id_and_submit(row), _ask_reason(jobs, row, gpus), f"shrink-{jobs.job_id[row]}",
+                           gpus * int(jobs.nodes[row]) // int(jobs.gpus[row]), int(jobs.nodes[row]),
+                           int(jobs.restarts[row])) for row, gpus in rows.items()]  # fmt: skip
+        return Proposal(tuple(steps[: max(min(budget.writes, self.most), 0)]))
+
+
+def shrinkable(
+    snapshot: Snapshot, ranking: Ranking, reports: JobReportsConfig, scope: ScopeConfig, restart_cost_s: float = 0.0
+) -> dict[int, int]:
+    """GPUs that running jobs are to keep, in whole nodes, by row, least urgent first.
+
+    Of jobs of several nodes with the hints shrink=yes and min_gpus that the policy gives fewer GPUs, whose size may
+    change, and that have run for reports.least_run_s. One that has less to run than a restart costs keeps its nodes:
+    to go on with fewer costs it as much.
+    """
+    jobs = snapshot.jobs
+    gpus = _whole(jobs, _policy_gpus(ranking, jobs))
+    may = jobs.running & (jobs.nodes > 1) & jobs_of.scoped(jobs, scope) & (jobs_of.size_verdicts(jobs, scope) < 0)
+    may &= (
+        (gpus > 0) & (gpus < jobs.gpus) & (gpus >= hint_column(jobs, "min_gpus")) & (hint_column(jobs, "shrink") == 1)
+    )
+    may &= (jobs.run_s >= reports.least_run_s) & (_remaining_s(jobs) > _restart_s(jobs, restart_cost_s))
+    acting = [each for operation in snapshot.operations
+              for each in (operation.job_id, *(victim.job_id for victim in operation.victims))]  # fmt: skip
+    rows = ranking.order[(may & ~np.isin(jobs.job_id, acting))[ranking.order]][::-1]
+    return {row: int(gpus[row]) for row in rows.tolist()}
+
+
+@dataclass(frozen=True, slots=True)
 class RunningSizeLever(Lever):
     """Asks running jobs to change to the number of GPUs that the policy gives them. Nothing is written to Slurm.
 
@@ -187,6 +239,8 @@ class RunningSizeLever(Lever):
     def propose(self, snapshot: Snapshot, ranking: Ranking, budget: Budget) -> Proposal:
         jobs = snapshot.jobs
         wanted = running_sizes(snapshot, ranking, self.reports, self.scope, self.restart_cost_s, self.most)
+        shrink = budget.changed_by("shrink")
+        wanted = {row: gpus for row, gpus in wanted.items() if int(jobs.job_id[row]) not in shrink}
         asks = [AskSize(*jobs.id_and_submit(row), _ask_reason(jobs, row, gpus), f"want-{jobs.job_id[row]}", gpus,
                         int(jobs.restarts[row])) for row, gpus in wanted.items()]  # fmt: skip
         sent, later = asks[: max(budget.writes, 0)], asks[max(budget.writes, 0) :]
@@ -237,12 +291,17 @@ def running_sizes(
 def _saved_s(jobs: Jobs, gpus: Int64s) -> Floats:
     """Run time that each job would save at most on this number of GPUs [s]; infinite if its progress is unknown.
     (N,)."""
-    progress = hint_column(jobs, "progress")
-    ran_s = np.maximum(jobs.executed_s, jobs.run_s)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        remaining_s = ran_s * (1.0 - progress) / progress
-        saved: Floats = remaining_s * (1.0 - jobs.gpus / np.maximum(gpus, 1))
+    with np.errstate(invalid="ignore"):
+        saved: Floats = _remaining_s(jobs) * (1.0 - jobs.gpus / np.maximum(gpus, 1))
     return np.where(np.isnan(saved), np.inf, saved)
+
+
+def _remaining_s(jobs: Jobs) -> Floats:
+    """Run time that is left to each job as it is, by its progress [s]; infinite where that is unknown. (N,)."""
+    progress = hint_column(jobs, "progress")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        remaining: Floats = np.maximum(jobs.executed_s, jobs.run_s) * (1.0 - progress) / progress
+    return np.where(np.isnan(remaining), np.inf, remaining)
 
 
 def _restart_s(jobs: Jobs, default_s: float) -> Floats:

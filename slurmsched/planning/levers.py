@@ -61,6 +61,7 @@ LEVERS = [
     ),
     LeverEntry("priority", "slurmsched.planning.priorities.priority_values:PriorityLever"),
     LeverEntry("operation", "slurmsched.planning.operations.operation_planner:OperationLever"),
+    LeverEntry("shrink", "slurmsched.planning.job_sizes:ShrinkLever", on=lambda planner: planner.lever.shrink),
     LeverEntry(
         "running-size",
         "slurmsched.planning.job_sizes:RunningSizeLever",

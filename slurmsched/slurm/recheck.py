@@ -26,6 +26,7 @@ from slurmsched.model.plan import (
     SetNodeList,
     SetSiteFactor,
     SetSize,
+    ShrinkJob,
 )
 from slurmsched.model.slurm_text import (
     is_signed_number,
@@ -76,7 +77,9 @@ class Recheck:
         wanted = {action.job_id for action in actions}
         sites = self._site_factors() if any(isinstance(action, SetSiteFactor) for action in actions) else {}
         found: dict[int, CurrentJob] = {}
-        more = sorted({name for action in actions if isinstance(action, SetField) for name in action.columns})
+        more = sorted(
+            {name for action in actions if isinstance(action, SetField | ShrinkJob) for name in action.columns}
+        )
         columns = ",".join(f"{name}:0|" for name in (*FIELDS, *more))
         for line in self._squeue(wanted, columns).split("\n"):
             row = _row(line, sites, more)

@@ -30,6 +30,7 @@ from slurmsched.model.plan import (
     SetNice,
     SetSiteFactor,
     SetSize,
+    ShrinkJob,
     Signal,
 )
 from slurmsched.slurm.commands import Commands, command_error, scontrol_session
@@ -220,6 +221,8 @@ def command(action: Action) -> str:
             return f"requeue incomplete {action.job_id}"  # incomplete: a job that has just ended is not run again
         case JoinReservation():
             return f"update JobId={action.job_id} ReservationName={_word(action.name) if action.name else ''}"
+        case ShrinkJob():
+            return f"update JobId={action.job_id} NumNodes={action.nodes}"
         case SetSize():
             return f"update JobId={action.job_id} {_size_words(action)}"
         case SetGpuRequest():

@@ -15,6 +15,7 @@ from slurmsched.db.override_log import OverrideLog
 from slurmsched.model import (
     AskSize,
     JobChanges,
+    JobState,
     Operation,
     Outcome,
     Plan,
@@ -23,12 +24,14 @@ from slurmsched.model import (
     Rights,
     SetGpuRequest,
     SetSize,
+    ShrinkJob,
     Site,
     Snapshot,
 )
 from slurmsched.model.columns import Labels
 from slurmsched.model.gpu_selection import counted
 from slurmsched.model.ordering import ordered
+from slurmsched.planning.gate import CurrentJob, GateContext, GateTime, refusal
 from slurmsched.planning.job_overrides import SIZE_FIELDS, JobOverrides, by_job, given_back, records_of
 from slurmsched.planning.job_sizes import own_sizes, running_sizes
 from slurmsched.planning.levers import undo_plan
@@ -503,3 +506,57 @@ def test_sizes__a_job_that_left_for_a_size_gets_it_before_it_may_start():
     assert asks(planner({}).plan(queue(left | {"wanted_gpus": 7}))) == {}
     assert asks(planner({}).plan(queue(left | {"restarts": 0}))) == {}
     assert asks(planner({}, on=False).plan(queue(left))) == {}
+
+
+SHRINKS = {"nodes": 4, "gpus": 8, "gpus_by": "node", "gpu_request": "gpu:8", "tasks": 4, "cpus": 8, "state": "RUNNING",
+           "start_s": NOW - 700, "run_s": 700.0, "comment": "slurmsched: min_gpus=3 max_gpus=8 shrink=yes"}  # fmt: skip
+
+
+def shrunk(want: int, row: dict[str, Any], *, on: bool = True, **others: Any) -> list[tuple[int, int, str]]:
+    """Nodes that the job is to keep, those it has, and the command."""
+    made = replace(planner({1: want}), lever=LeverConfig(shrink=on), reports=JobReportsConfig(sizes=True))
+    steps = made.plan(replace(queue(SHRINKS | row, size="4x8"), **others)).actions
+    assert not {"want", "shrink"} <= {step.kind for step in steps}
+    return [(step.nodes, step.old, command(step)) for step in steps if isinstance(step, ShrinkJob)]
+
+
+@pytest.mark.parametrize(
+    ("want", "row", "nodes"),
+    [
+        (5, {}, 2),  # whole nodes
+        (8, {}, 0),
+        (3, {}, 0),  # one node has two GPUs, less than it needs
+        (4, {"comment": "slurmsched: min_gpus=3 max_gpus=8"}, 0),  # it did not agree
+        (4, {"comment": "slurmsched: max_gpus=8 shrink=yes"}, 0),
+        (4, {"gpus_by": "job"}, 0),  # Slurm spreads these unevenly
+        (4, {"array_job_id": 1}, 0),
+        (4, {"run_s": 100.0}, 0),  # it runs for less than job_reports.least_run_s
+        (4, {"comment": "slurmsched: min_gpus=3 max_gpus=8 shrink=yes progress=99/100 restart=60s"}, 0),  # 7 s are left
+        (4, {"comment": "slurmsched: min_gpus=3 max_gpus=8 shrink=yes progress=50/100 restart=60s"}, 2),
+    ],
+)
+def test_shrink__takes_whole_nodes_of_a_running_job_that_agreed(want: int, row: dict[str, Any], nodes: int) -> None:
+    """Never below min_gpus, and not where that costs more than is left to do. It is not asked to leave besides."""
+    assert shrunk(want, row) == ([(nodes, 4, f"update JobId=1 NumNodes={nodes}")] if nodes else [])
+
+
+def test_shrink__is_off_by_default_and_where_slurm_forbids_it() -> None:
+    """disable_job_shrink of SchedulerParameters; a job with an operation under way keeps its nodes."""
+    site = Site(rights=Rights.OPERATOR, settings={"SchedulerParameters": "bf_continue,disable_job_shrink"})
+    operation = Operation("1-9", Purpose.PREEMPT, 1, 900.0, "bob", "n1", 60.0, 990.0)
+    assert shrunk(4, {}, on=False) == shrunk(4, {}, site=site) == shrunk(4, {}, operations=(operation,)) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "nodes", "rule"), [("RUNNING", 4, ""), ("RUNNING", 3, "request"), ("PENDING", 4, "state")]
+)
+def test_shrink__only_while_the_job_runs_on_as_many_nodes(state: str, nodes: int, rule: str) -> None:
+    """NumNodes of a waiting job would change its request."""
+    step = ShrinkJob(1, 900.0, "", "shrink-1", 2, 4)
+    seen = CurrentJob(900.0, JobState[state], 0, fields={"NumNodes": str(nodes)})
+    found = refusal(step, GateContext(seen={1: seen}), GateTime.SEND)
+    assert (found.rule if found else "") == rule
+    view = GateContext(queue(SHRINKS), ScopeConfig(partitions=("gpu",)))
+    assert refusal(step, view, GateTime.PLAN) is None
+    less = refusal(replace(step, nodes=1), view, GateTime.PLAN)
+    assert less is not None and less.rule == "size"
