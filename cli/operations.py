@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,7 +14,7 @@ from slurmsched.cli.listing import Choice, Column, JobFilter, Listing, Row, as_h
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
-    from slurmsched.config import Config
+    from slurmsched.db.ledger_queries import OperationTotals
 
 LISTING = Listing(
     (
@@ -48,14 +49,16 @@ def command(out: Output, keeps: JobFilter, since: str, choice: Choice) -> None:
     and counted separately. Reads the ledger only, not Slurm.
     """
     from slurmsched.db.ledger_queries import operation_totals
+    from slurmsched.db.operation_log import operation_facts
     from slurmsched.model.durations import duration_s
 
     try:
         since_s = time.time() - duration_s(since)
     except ValueError as error:
         raise click.BadParameter(f"{since!r} {error}", param_hint="--since") from error
-    rows = LISTING.ordered(filter(keeps, operations_since(read_config(plugins=False), since_s)), choice.sort)
-    sums = [operation_totals(rows, dry_run) for dry_run in (False, True)]
+    facts = [each for each in operation_facts(read_config(plugins=False), since_s) if keeps(asdict(each))]
+    rows = LISTING.ordered(map(asdict, facts), choice.sort)
+    sums = [operation_totals(facts, dry_run) for dry_run in (False, True)]
     if out.as_json:
         out.json({"since_s": since_s, "operations": rows, "done": sums[0], "would_have": sums[1]}, schema="operations")
         return
@@ -64,26 +67,13 @@ def command(out: Output, keeps: JobFilter, since: str, choice: Choice) -> None:
     if choice.plain:
         return
     out.line(f"in {since}: {_said(sums[0])}")
-    if sums[1]["preemptions"] or sums[1]["gang_reservations"]:
+    if sums[1].preemptions or sums[1].gang_reservations:
         out.line(f"dry-run would have: {_said(sums[1])}")
 
 
-def operations_since(tree: Config, since_s: float) -> list[dict[str, Any]]:
-    """One row an operation at work since then, oldest first; of open ones what is idle up to the last cycle counts.
-
-    Raises LedgerError.
-    """
-    from slurmsched.db.ledger_queries import operations_since
-    from slurmsched.db.operation_log import operations_on_record
-
-    idle_gpu_s = {operation.id: operation.idle_gpu_s for operation in operations_on_record(tree)}
-    rows = operations_since(tree.ledger.address, since_s)
-    return [row | {"idle_gpu_s": max(row["idle_gpu_s"], idle_gpu_s.get(row["operation"], 0.0))} for row in rows]
-
-
-def _said(sums: dict[str, Any]) -> str:
-    lost, idle = as_hours(sums["lost_gpu_s"]), as_hours(sums["idle_gpu_s"])
-    what = f"{pluralize(sums['preemptions'], 'preemption')}, {pluralize(sums['gang_reservations'], 'gang reservation')}"
+def _said(sums: OperationTotals) -> str:
+    lost, idle = as_hours(sums.lost_gpu_s), as_hours(sums.idle_gpu_s)
+    what = f"{pluralize(sums.preemptions, 'preemption')}, {pluralize(sums.gang_reservations, 'gang reservation')}"
     return f"{what}; {lost} GPU hours of work lost, {idle} held idle"
 
 

@@ -58,8 +58,8 @@ def _print(out: Output, facts: dict[str, Any]) -> None:
         out.line(f"{'links':8} {text} (`slurmsched topology quality`)", "warning" if placed["missed"] else "")
     _print_cycles(out, facts)
     for failure in facts["failures"]:
-        ago = duration(facts["now_s"] - failure["recorded_s"])
-        out.line(f"{ago} ago job {failure['job_id']}: {failure['outcome']}: {failure['message']}", "warning")
+        ago = duration(facts["now_s"] - failure.recorded_s)
+        out.line(f"{ago} ago job {failure.job_id}: {failure.outcome}: {failure.message}", "warning")
     for text in (*_differences(facts["work"]), *facts["notes"], *facts["warnings"]):
         out.line(f"note: {text}", "warning")
 
@@ -110,8 +110,8 @@ def _print_cycles(out: Output, facts: dict[str, Any]) -> None:
         return
     columns = ("cycle", "took", "jobs>", "planned>", "written>", "refused>", "ended early")
     rows = [
-        (f"{duration(facts['now_s'] - c['recorded_s'])} ago", _took(c["duration_s"]), c["jobs"], c["planned"],
-         "dry-run" if c["dry_run"] else c["written"], c["refused"], c["stopped"].partition(":")[0])
+        (f"{duration(facts['now_s'] - c.recorded_s)} ago", _took(c.duration_s), c.jobs, c.planned,
+         "dry-run" if c.dry_run else c.written, c.refused, c.stopped.partition(":")[0])
         for c in facts["cycles"]
     ]  # fmt: skip
     out.table(columns, rows)

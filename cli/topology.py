@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +13,9 @@ from slurmsched.cli.framework import ANSWER_NO, CommandGroup, Output, complain, 
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
+    from slurmsched.db.ledger_queries import PlacementFacts, PlacementQuality
     from slurmsched.topology.fabrics import NamedFabric
     from slurmsched.topology.topology_files import NodeClass, TopologyFile
-
-
-PlacementRow = Mapping[str, Any]
 
 
 def register_quality(group: click.Group) -> None:
@@ -40,7 +37,7 @@ def register_quality(group: click.Group) -> None:
         from slurmsched.db.ledger_queries import placement_quality, placements_since
 
         rows = placements_since(read_config(plugins=False).ledger.address, time.time() - _seconds(since))
-        missed = [row for row in rows if row["note"]]
+        missed = [row for row in rows if row.note]
         shown = missed[:limit] if limit else missed
         if out.as_json:
             out.json({"since_s": _seconds(since), "jobs": placement_quality(rows), "missed": shown}, schema="quality")
@@ -53,14 +50,14 @@ def register_quality(group: click.Group) -> None:
             out.line(f"... and {len(missed) - len(shown)} more (--limit 0 shows all)")
 
 
-def _cells(row: PlacementRow) -> tuple[Any, ...]:
-    return (pluralize(row["gpus"], "GPU"), "yes" if row["pinned"] else "no", row["jobs"], f"{row['best_share']:.1%}",
-            f"{row['mean_ratio']:.3f}", f"{row['worst_ratio']:.3f}")  # fmt: skip
+def _cells(row: PlacementQuality) -> tuple[Any, ...]:
+    return (pluralize(row.gpus, "GPU"), "yes" if row.pinned else "no", row.jobs, f"{row.best_share:.1%}",
+            f"{row.mean_ratio:.3f}", f"{row.worst_ratio:.3f}")  # fmt: skip
 
 
-def _missed(row: PlacementRow) -> tuple[Any, ...]:
-    started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row["start_s"]))
-    return row["job_id"], started, row["nodes"], row["gpus"], f"{row['ratio']:.3f}", row["note"]
+def _missed(row: PlacementFacts) -> tuple[Any, ...]:
+    started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.start_s))
+    return row.job_id, started, row.nodes, row.gpus, f"{row.ratio:.3f}", row.note
 
 
 def _seconds(text: str) -> float:

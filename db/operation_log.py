@@ -14,6 +14,7 @@ from slurmsched.db.journal_file import JournalFile
 from slurmsched.model.operations import NodeWait, Operation, OperationStage, Purpose, Victim
 
 if TYPE_CHECKING:
+    from slurmsched.db.ledger_queries import OperationFacts
     from slurmsched.db.shared_lines import SharedLines
 
 COMPACT_BYTES = 1 << 20
@@ -121,6 +122,18 @@ def operations_on_record(config: Config) -> tuple[Operation, ...]:
 
     with closing(open_leader_files(config)) as lead:
         return OperationLog(config.ledger.journal, shared=lead.operations).open()
+
+
+def operation_facts(config: Config, since_s: float) -> list[OperationFacts]:
+    """Operations at work since then, oldest first, by the ledger; of open ones what is idle up to the last cycle
+    counts. Raises LedgerError."""
+    from slurmsched.db.ledger_queries import operations_since
+
+    idle_gpu_s = {operation.id: operation.idle_gpu_s for operation in operations_on_record(config)}
+    return [
+        replace(each, idle_gpu_s=max(each.idle_gpu_s, idle_gpu_s.get(each.operation, 0.0)))
+        for each in operations_since(config.ledger.address, since_s)
+    ]
 
 
 def _sound(line: Mapping[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from slurmsched.config import Config
 from slurmsched.config_file import digest
 from slurmsched.daemon.cycle_parts import CycleParts, paused
 from slurmsched.daemon.lock import LockHolder, holder, lock_holder_work
-from slurmsched.db.ledger_queries import last_cycles, last_failures, placements_since
+from slurmsched.db.ledger_queries import FailedWrite, last_cycles, last_failures, placements_since
 from slurmsched.errors import LedgerError
 from slurmsched.model import Plan, Snapshot
 from slurmsched.observe.queue_rows import job_state_counts, operation_rows
@@ -56,12 +56,12 @@ def _remembered(config: Config) -> dict[str, Any]:
 def _placements(url: str) -> dict[str, int]:
     """Jobs of several GPUs that started in the last day, and those that missed better GPUs; empty if there is none."""
     rows = placements_since(url, time.time() - 86_400)
-    return {"jobs": len(rows), "missed": sum(bool(row["note"]) for row in rows)} if rows else {}
+    return {"jobs": len(rows), "missed": sum(bool(row.note) for row in rows)} if rows else {}
 
 
-def _failures(url: str) -> list[dict[str, Any]]:
+def _failures(url: str) -> list[FailedWrite]:
     """Without jobs that just started or ended before their write: that happens all the time."""
-    return [row for row in last_failures(url, 10 * SHOWN) if not row["message"].startswith(CHANGED)][:SHOWN]
+    return [row for row in last_failures(url, 10 * SHOWN) if not row.message.startswith(CHANGED)][:SHOWN]
 
 
 # Over 30 lines: one line for each key of the answer.

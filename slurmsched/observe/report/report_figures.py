@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
+from slurmsched.db.ledger_queries import PlacementFacts, operation_totals
 from slurmsched.model.columns import Bools, Floats, Int64s, Labels
 from slurmsched.model.job_outcomes import SIZE_CLASSES, JobOutcomes, in_size_class
 from slurmsched.model.trace import Trace
@@ -37,7 +39,8 @@ def report_figures(of: ReportInput) -> dict[str, Any]:
         "waits": by_size(jobs, started), "waiting": waiting(of),
         "periods": [_period(of, name, from_s, to_s) for name, from_s, to_s in periods(of)],
         "accounts": tenants(of, jobs.account), "users": tenants(of, jobs.user), "fairness": fairness(of),
-        **_cluster(of), "operations": _operations(of), "placement": _placement(of), "cycles": of.cycles,
+        **_cluster(of), "operations": _operations(of), "placement": _placement(of),
+        "cycles": asdict(of.cycles) if of.cycles else {},
         "gpu_use": _gpu_use(of),
     }  # fmt: skip
 
@@ -189,30 +192,21 @@ def _operations(of: ReportInput) -> dict[str, Any]:
         "lost_gpu_s",
         "idle_gpu_s",
     )
-    rows = [{name: row[name] for name in names} for row in reversed(of.operations) if not row["dry_run"]]
-    return {"done": _cost(of.operations, False), "would_have": _cost(of.operations, True), "rows": rows[:MOST_ROWS]}
-
-
-def _cost(rows: Sequence[dict[str, Any]], dry_run: bool) -> dict[str, Any]:
-    mine = [row for row in rows if bool(row["dry_run"]) == dry_run]
-    return {
-        "preemptions": sum(row["purpose"] == "preempt" for row in mine),
-        "gang_reservations": sum(row["purpose"] == "reserve" for row in mine),
-        "lost_gpu_s": float(sum(row["lost_gpu_s"] for row in mine)),
-        "idle_gpu_s": float(sum(row["idle_gpu_s"] for row in mine)),
-    }
+    rows = [{name: getattr(each, name) for name in names} for each in reversed(of.operations) if not each.dry_run]
+    done, would_have = (asdict(operation_totals(of.operations, dry_run)) for dry_run in (False, True))
+    return {"done": done, "would_have": would_have, "rows": rows[:MOST_ROWS]}
 
 
 def _placement(of: ReportInput) -> dict[str, Any]:
     """Bandwidth of jobs of several GPUs over the best possible, by number of GPUs; the worst misses first."""
     rows = of.placements
-    sizes = [_placed(name, [row for row in rows if least <= row["gpus"] <= (most or row["gpus"])])
+    sizes = [_placed(name, [row for row in rows if least <= row.gpus <= (most or row.gpus)])
              for name, least, most in SIZE_CLASSES[1:]]  # fmt: skip
-    missed = sorted((row for row in rows if row["note"]), key=lambda row: (row["ratio"], row["job_id"]))
+    missed = sorted((row for row in rows if row.note), key=lambda row: (row.ratio, row.job_id))
     names = ("start_s", "job_id", "gpus", "nodes", "ratio", "note")
     return {
         "sizes": [one for one in sizes if one],
-        "missed": [{n: row[n] for n in names} for row in missed[:MOST_ROWS]],
+        "missed": [{name: getattr(row, name) for name in names} for row in missed[:MOST_ROWS]],
     }
 
 
@@ -226,10 +220,10 @@ def _gpu_use(of: ReportInput) -> dict[str, Any] | None:
     }
 
 
-def _placed(name: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+def _placed(name: str, rows: Sequence[PlacementFacts]) -> dict[str, Any] | None:
     if not rows:
         return None
     return {
-        "gpus": name, "jobs": len(rows), "mean_ratio": float(np.mean([row["ratio"] for row in rows])),
-        "missed": sum(bool(row["note"]) for row in rows), "pinned": sum(bool(row["pinned"]) for row in rows),
+        "gpus": name, "jobs": len(rows), "mean_ratio": float(np.mean([row.ratio for row in rows])),
+        "missed": sum(bool(row.note) for row in rows), "pinned": sum(row.pinned for row in rows),
     }  # fmt: skip

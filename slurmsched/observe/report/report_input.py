@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from math import nan
 from pathlib import Path
@@ -13,9 +13,16 @@ from typing import Any
 import numpy as np
 
 from slurmsched.config import Config
-from slurmsched.db import ledger_queries
-from slurmsched.db.ledger_queries import cycle_sums, first_apply_s, runs_since
-from slurmsched.db.operation_log import operations_on_record
+from slurmsched.db.ledger_queries import (
+    CycleSums,
+    OperationFacts,
+    PlacementFacts,
+    cycle_sums,
+    first_apply_s,
+    placements_since,
+    runs_since,
+)
+from slurmsched.db.operation_log import operation_facts
 from slurmsched.errors import InputError, LedgerError, SlurmError, SlurmschedError
 from slurmsched.model.columns import Bools, Floats, Int64s, Labels, Table, column, text_column
 from slurmsched.model.gpu_use import GpuJob, MeasuredUse
@@ -116,9 +123,9 @@ SACCT, LEDGER = "sacct", "ledger"
 class ReportInput:
     """Of the span [since_s, until_s). source: of the jobs that ended. snapshot: None where Slurm did not answer.
 
-    switched_s: when slurmsched first could write, NaN if it never did or nobody knows. operations, placements: rows of
-    the ledger. cycles: sums of the ledger's. unread: what is missing, and why. gpu_jobs, gpu_use: jobs of the span and
-    what they made of their GPUs, None where that is not measured."""
+    switched_s: when slurmsched first could write, NaN if it never did or nobody knows. operations, placements, cycles:
+    of the ledger; cycles is None where it cannot be read. unread: what is missing, and why. gpu_jobs, gpu_use: jobs of
+    the span and what they made of their GPUs, None where that is not measured."""
 
     since_s: float
     until_s: float
@@ -126,9 +133,9 @@ class ReportInput:
     source: str = LEDGER
     snapshot: Snapshot | None = None
     switched_s: float = nan
-    operations: Sequence[dict[str, Any]] = ()
-    placements: Sequence[dict[str, Any]] = ()
-    cycles: dict[str, Any] = field(default_factory=dict)
+    operations: Sequence[OperationFacts] = ()
+    placements: Sequence[PlacementFacts] = ()
+    cycles: CycleSums | None = None
     unread: tuple[str, ...] = ()
     policy: str = ""
     gpu_jobs: Sequence[GpuJob] = ()
@@ -165,7 +172,7 @@ def read_report_input(
     ended = _history(config, since_s, until_s, unread) if ask_sacct and snapshot is not None else None
     here = reported_of_snapshot(snapshot) if snapshot is not None else reported_jobs(())
     measured = _measured(config, snapshot, until_s - since_s, unread) if snapshot is not None else ((), None)
-    past = ended if ended is not None else with_user_names(reported_jobs(facts.pop("jobs", ())), snapshot)
+    past = ended if ended is not None else with_user_names(reported_jobs(map(asdict, facts.pop("jobs", ()))), snapshot)
     facts.pop("jobs", None)
     return ReportInput(
         since_s, until_s, combined_jobs(past, here), SACCT if ended is not None else LEDGER, snapshot, **facts,
@@ -221,13 +228,10 @@ def _history(config: Config, since_s: float, until_s: float, unread: list[str]) 
 def _ledger(config: Config, since_s: float, unread: list[str]) -> dict[str, Any]:
     url = config.ledger.address
     try:
-        idle_gpu_s = {operation.id: operation.idle_gpu_s for operation in operations_on_record(config)}
-        operations = [row | {"idle_gpu_s": max(row["idle_gpu_s"], idle_gpu_s.get(row["operation"], 0.0))}
-                for row in ledger_queries.operations_since(url, since_s)]  # fmt: skip
         switched_s = first_apply_s(url)
         return {
-            "jobs": runs_since(url, since_s), "operations": operations,
-            "placements": ledger_queries.placements_since(url, since_s),
+            "jobs": runs_since(url, since_s), "operations": operation_facts(config, since_s),
+            "placements": placements_since(url, since_s),
             "switched_s": nan if switched_s is None else switched_s, "cycles": cycle_sums(url, since_s),
         }  # fmt: skip
     except LedgerError as error:

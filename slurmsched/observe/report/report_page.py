@@ -98,7 +98,7 @@ def tenants_plot(rows: list[dict[str, Any]], unit: TimeUnit) -> PlotFigure:
 
 def ratios_plot(of: ReportInput) -> PlotFigure:
     """How many jobs got which part of the best links, in tenths."""
-    counts, _ = np.histogram([row["ratio"] for row in of.placements], bins=np.linspace(0, 1, 11))
+    counts, _ = np.histogram([row.ratio for row in of.placements], bins=np.linspace(0, 1, 11))
     figure = PlotFigure("jobs", x_axis={"title": {"text": "links got over the best"}, "type": "category"})
     figure.bars("jobs", [f"{low}-{low + 10} %" for low in range(0, 100, 10)], counts.tolist(), USED)
     return figure

@@ -265,7 +265,7 @@ class LedgerSuite:
             before = moved
         told = operations_since(config.ledger.url, 1100.0)
         names = ("operation", "user", "nodes", "stage", "lost_gpu_s", "idle_gpu_s", "gpus")
-        assert [tuple(row[name] for name in names) for row in told] == [
+        assert [tuple(getattr(row, name) for name in names) for row in told] == [
             (takes.id, "zoë", "n[1-900]", "closed", 480.0, 120.0, 4),
             (keeps.id, "bob", "n7", "reversing", 0.0, 120.0, 4),
         ]
@@ -280,7 +280,7 @@ class LedgerSuite:
             operation = Operation(f"1-{now_s:.0f}", Purpose.PREEMPT, 1, 1000.0, "ann", "n1", 600.0, now_s, (victim,))
             operations_of(store, now_s, [], [operation], dry_run=True)
         (told,) = operations_since(config.ledger.url, 0.0)
-        assert (told["dry_run"], told["lost_gpu_s"], told["victims"]) == (True, 7_200.0, 1)
+        assert (told.dry_run, told.lost_gpu_s, told.victims) == (True, 7_200.0, 1)
 
     # The schema
 

@@ -1,11 +1,26 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields, replace
 
 import pytest
 
 from slurmsched.config_file import parse_config
-from slurmsched.db.ledger_queries import cycle_sums, first_apply_s, operation_totals, placement_quality, runs_since
+from slurmsched.db import schema
+from slurmsched.db.ledger_queries import (
+    CycleFacts,
+    CycleSums,
+    OperationFacts,
+    OperationTotals,
+    PlacementFacts,
+    PlacementQuality,
+    cycle_sums,
+    first_apply_s,
+    last_cycles,
+    operation_totals,
+    placement_quality,
+    runs_since,
+)
 from slurmsched.db.ledger_store import open_store
 from slurmsched.errors import LedgerError
 from slurmsched.model import Plan, Receipt
@@ -43,26 +58,37 @@ def url(tmp_path):
 
 def test_lived__is_one_row_a_job_that_held_gpus(url):
     """Requeued runs add up; who still runs has no end; who asks for no GPU or waits is left out."""
-    rows = {row["job_id"]: row for row in runs_since(url, 0.0)}
+    rows = {row.job_id: row for row in runs_since(url, 0.0)}
     assert sorted(rows) == [1, 2]
-    assert (rows[1]["start_s"], rows[1]["held_s"], rows[1]["gpus"]) == (HOUR_S, HOUR_S, 4)
-    assert math.isnan(rows[1]["end_s"])
-    assert rows[1]["executed_s"] == pytest.approx(2 * HOUR_S, abs=5)
-    assert (rows[2]["end_s"], rows[2]["executed_s"], rows[2]["gpus"]) == (2 * HOUR_S, HOUR_S, 2)
+    assert (rows[1].start_s, rows[1].held_s, rows[1].gpus) == (HOUR_S, HOUR_S, 4)
+    assert math.isnan(rows[1].end_s)
+    assert rows[1].executed_s == pytest.approx(2 * HOUR_S, abs=5)
+    assert (rows[2].end_s, rows[2].executed_s, rows[2].gpus) == (2 * HOUR_S, HOUR_S, 2)
 
 
 def test_lived__of_a_later_span_has_no_first_start_but_the_runs(url):
     """Job 1 began before: what it held since counts, its wait does not."""
     (row,) = runs_since(url, 2.5 * HOUR_S)
-    assert (row["job_id"], math.isnan(row["start_s"]), row["held_s"]) == (1, True, HOUR_S)
+    assert (row.job_id, math.isnan(row.start_s), row.held_s) == (1, True, HOUR_S)
 
 
 def test_cycles__are_summed_and_the_first_that_could_write_is_known(url):
     """Of the span alone; the switch is of the whole ledger."""
     assert first_apply_s(url) == 2 * HOUR_S + 1
     sums = cycle_sums(url, 0.5 * HOUR_S)
-    assert (sums["cycles"], sums["dry_run"], sums["written"], sums["ended_early"]) == (4, 1, 0, 0)
-    assert cycle_sums(url, 99 * HOUR_S)["cycles"] == 0
+    assert (sums.cycles, sums.dry_run, sums.written, sums.ended_early) == (4, 1, 0, 0)
+    assert cycle_sums(url, 99 * HOUR_S) == CycleSums()
+    assert [row.id for row in last_cycles(url, 2)] == [5, 4]
+
+
+@pytest.mark.parametrize(
+    ("table", "facts", "more"),
+    [("cycles", CycleFacts, []), ("placements", PlacementFacts, []), ("operations", OperationFacts, ["begun_s"])],
+)
+def test_facts__are_the_columns_of_their_table(table, facts, more):
+    """A column that is added to the table is added to what queries return."""
+    columns = list(getattr(schema, table).c.keys())
+    assert [field.name for field in fields(facts)] == columns + more
 
 
 def test_lived__without_a_ledger_raises(tmp_path):
@@ -74,27 +100,18 @@ def test_lived__without_a_ledger_raises(tmp_path):
 
 def test_placement_quality__is_by_gpus_and_whether_pinned():
     """A placement with a note missed the best; groups ascend by GPUs, those that were not pinned first."""
-    rows = [{"gpus": 8, "pinned": 1, "ratio": 1.0, "note": ""}, {"gpus": 2, "pinned": 0, "ratio": 0.5, "note": "n2"},
-            {"gpus": 2, "pinned": 0, "ratio": 1.0, "note": ""}]  # fmt: skip
+    row = PlacementFacts(1, 1, 0.0, 0.0, "n1", 8, None, None, 1.0, True, "")
+    two = replace(row, gpus=2, pinned=False)
+    rows = [row, replace(two, ratio=0.5, note="n2"), two]
     assert placement_quality(rows) == [
-        {"gpus": 2, "pinned": False, "jobs": 2, "best_share": 0.5, "mean_ratio": 0.75, "worst_ratio": 0.5},
-        {"gpus": 8, "pinned": True, "jobs": 1, "best_share": 1.0, "mean_ratio": 1.0, "worst_ratio": 1.0},
+        PlacementQuality(2, False, jobs=2, best_share=0.5, mean_ratio=0.75, worst_ratio=0.5),
+        PlacementQuality(8, True, jobs=1, best_share=1.0, mean_ratio=1.0, worst_ratio=1.0),
     ]
 
 
 def test_operation_totals__keep_dry_runs_apart():
     """Only the operations of dry-runs count, or only the others."""
-    row = {"purpose": "preempt", "lost_gpu_s": 3.0, "idle_gpu_s": 1.0, "dry_run": False}
-    rows = [row, row | {"purpose": "reserve", "lost_gpu_s": 0.0}, row | {"dry_run": True}]
-    assert operation_totals(rows, False) == {
-        "preemptions": 1,
-        "gang_reservations": 1,
-        "lost_gpu_s": 3.0,
-        "idle_gpu_s": 2.0,
-    }
-    assert operation_totals(rows, True) == {
-        "preemptions": 1,
-        "gang_reservations": 0,
-        "lost_gpu_s": 3.0,
-        "idle_gpu_s": 1.0,
-    }
+    row = OperationFacts(1, 0.0, "1-1", "preempt", 1, 0.0, "ann", 4, "n1", "closed", "", 1, 3.0, 1.0, False, 0.0)
+    rows = [row, replace(row, purpose="reserve", lost_gpu_s=0.0), replace(row, dry_run=True)]
+    assert operation_totals(rows, False) == OperationTotals(1, 1, lost_gpu_s=3.0, idle_gpu_s=2.0)
+    assert operation_totals(rows, True) == OperationTotals(1, 0, lost_gpu_s=3.0, idle_gpu_s=1.0)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from slurmsched.db.ledger_queries import CycleSums, OperationFacts, PlacementFacts
 from slurmsched.model.snapshot import Site
 from slurmsched.observe.report.report_input import ReportInput, reported_jobs
 from slurmsched.testing import snapshot
@@ -30,7 +31,7 @@ def material(**changed: Any) -> ReportInput:
     given = {
         "source": "sacct", "snapshot": now(), "switched_s": SINCE_S + 5 * DAY_S, "operations": OPERATIONS,
         "placements": PLACED,
-        "cycles": {"cycles": 9}, "policy": "discretized-las",
+        "cycles": CycleSums(cycles=9), "policy": "discretized-las",
     }  # fmt: skip
     return ReportInput(SINCE_S, SINCE_S + 10 * DAY_S, reported_jobs(rows), **(given | changed))  # type: ignore[arg-type]
 
@@ -46,12 +47,13 @@ def now() -> Any:
     return snapshot([job, late], nodes, now_s=SINCE_S + 10 * DAY_S, allocations=held, site=Site(cluster="lab"))
 
 
-def _operation(operation: str, purpose: str, lost_h: float, idle_h: float, *, dry_run: bool = False) -> dict[str, Any]:
-    return {"operation": operation, "purpose": purpose, "job_id": int(operation.partition("-")[0]), "user": "ann",
-    "gpus": 8,
-            "nodes": "n1",
-            "stage": "closed", "note": "", "victims": 1, "lost_gpu_s": 3_600 * lost_h, "idle_gpu_s": 3_600 * idle_h,
-            "dry_run": dry_run, "begun_s": SINCE_S + DAY_S, "seen_s": SINCE_S + DAY_S + 60}  # fmt: skip
+def _operation(operation: str, purpose: str, lost_h: float, idle_h: float, *, dry_run: bool = False) -> OperationFacts:
+    job_id, begun_s = int(operation.partition("-")[0]), SINCE_S + DAY_S
+    return OperationFacts(
+        id=1, seen_s=begun_s + 60, operation=operation, purpose=purpose, job_id=job_id, first_submit_s=SINCE_S,
+        user="ann", gpus=8, nodes="n1", stage="closed", note="", victims=1, lost_gpu_s=3_600 * lost_h,
+        idle_gpu_s=3_600 * idle_h, dry_run=dry_run, begun_s=begun_s,
+    )  # fmt: skip
 
 
 OPERATIONS = (
@@ -60,9 +62,10 @@ OPERATIONS = (
     _operation("8-1", "preempt", 7, 0, dry_run=True),
 )
 PLACED = tuple(
-    {"job_id": job, "first_submit_s": SINCE_S, "start_s": SINCE_S + job, "nodes": f"n{job % 4 + 1}",
-     "gpus": 2 + 2 * (job % 3),
-     "got_gb_per_s": 50.0, "best_gb_per_s": 100.0, "ratio": 1.0 if job % 4 else 0.5, "pinned": job % 2 == 0,
-     "note": "" if job % 4 else "n1 had 4 linked"}
+    PlacementFacts(
+        id=job, job_id=job, first_submit_s=SINCE_S, start_s=SINCE_S + job, nodes=f"n{job % 4 + 1}",
+        gpus=2 + 2 * (job % 3), got_gb_per_s=50.0, best_gb_per_s=100.0, ratio=1.0 if job % 4 else 0.5,
+        pinned=job % 2 == 0, note="" if job % 4 else "n1 had 4 linked",
+    )
     for job in range(1, 21)
 )  # fmt: skip
