@@ -339,7 +339,7 @@ def reference() -> str:
 
 With this page you can:
 
-- give slurmsched what you know about your job, in its comment;
+- describe your job to slurmsched, in its comment;
 - check a comment before you use it;
 - look up each hint.
 
@@ -358,10 +358,10 @@ sbatch --gpus=4 --comment="run 17 slurmsched: dur=2h preempt=yes ckpt=USR1@120" 
 Rules:
 
 - Hints follow `{MARK}`. They are `key=value` words with blanks between them.
-- They end with the text, or at the first word of another form. Everything else in the comment is left alone.
+- They end with the text, or at the first word of another form. slurmsched ignores everything else in the comment.
 - If a key is given twice, the last one counts.
-- A comment of more than {MOST_BYTES:,} bytes has no hints. `sbatch` takes no longer one.
-- Hints help the job that gives them. An unknown or wrong hint is ignored, and never fails the job.
+- A comment of more than {MOST_BYTES:,} bytes has no hints. `sbatch` accepts no longer comment.
+- Hints help the job that gives them. An unknown or wrong hint is ignored. The job is never rejected for it.
 - `slurmsched plan` reports unknown and wrong hints, at most three of one comment.
 
 | key | value | meaning | example |
@@ -372,8 +372,8 @@ Rules:
 The last form is MM:SS, as in `sbatch --time`. A bare number is refused, since Slurm reads minutes where most people
 mean seconds. Only the seconds of `ckpt` may be a bare number.
 
-**While it runs** a job tells `progress`, `loss`, `batch`, `throughput`, `noise` and `metric` with
-[slurmsched-job](talking-jobs.md). What it told last counts, in place of its comment.
+**While it runs** a job can report `progress`, `loss`, `batch`, `throughput`, `noise` and `metric` by
+[slurmsched-job](talking-jobs.md). The last reported value replaces the one in the comment.
 
 **Which hints matter** depends on the policy and the estimator in use. Their pages list what they read. The estimator
 `hint` reads `dur`; the policies `sjf`, `srtf` and `srsf` use this estimator by default.
