@@ -129,6 +129,11 @@ class LeverConfig(ConfigSection):
         description="also write the number of GPUs that the policy chose for pending jobs with min_gpus and "
         "max_gpus hints",
     )
+    moldable: bool = Field(
+        False,
+        description="with size: let pending jobs with the hint moldable=yes start with fewer GPUs where their own "
+        "number is not free and they end no later by it",
+    )
     shrink: bool = Field(
         False,
         description="take nodes from running jobs of several nodes with the hint shrink=yes, where the policy gives "

@@ -37,6 +37,7 @@ from slurmsched.planning.gate import GateContext, GateTime, refusal
 from slurmsched.planning.idle_gpus import idle_users_last
 from slurmsched.planning.job_scope import site_notes, with_returned
 from slurmsched.planning.levers import levers_of
+from slurmsched.planning.moldable_sizes import moldable_sizes
 from slurmsched.planning.priorities.order import aged_first, behind_by_own_nice, with_own_nice
 from slurmsched.planning.priorities.priority_fields import PRIORITY_FIELDS, PriorityField
 from slurmsched.planning.priorities.priority_values import wanted_values
@@ -131,6 +132,7 @@ class Planner:
         ranking = in_tiers(made, seen, self.tiers, priority.factors(seen.jobs))
         ranking = capped_last(ranking, seen, ours, self.soft_caps)
         ranking = idle_users_last(ranking, seen, ours, self.idle)
+        ranking = moldable_sizes(ranking, seen, ours, self.lever)
         return with_decider(seen, aged_first(ranking, seen, ours, self.starvation.age_cap_s))
 
     def _context(self, snapshot: Snapshot, verdict: NDArray[np.int8]) -> GateContext:
