@@ -12,6 +12,7 @@ from slurmsched.cli.framework import CommandGroup, JobId, Output, clock, read_co
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
+    from slurmsched.model.plan import Signal
     from slurmsched.slurm.job_reports import JobWants
 
 
@@ -34,11 +35,11 @@ def command() -> None:
 def wants(out: Output, job: int, gpus: int | None, checkpoint: bool, stop: bool, clear: bool) -> None:
     """Ask a running job for another size, a checkpoint or its end.
 
-    The request is written to a file. The job is not signalled, and nothing is written to Slurm. A job that reads the
-    file (`slurmsched-job wants`) decides when to act. Other jobs go on unchanged. A new request is added to earlier
-    ones. Without an option the requests are shown.
+    The request is written to a file, and nothing is written to Slurm. A job that reads the file (`slurmsched-job
+    wants`) decides when to act. Other jobs go on unchanged. A new request is added to earlier ones. Without an option
+    the requests are shown. For a checkpoint a job with the hint save= gets that signal, too.
 
-    Needs job_reports.folder, and the right to write there.
+    Needs job_reports.folder, and the right to write there; for a signal alone the right to signal the job.
     """
     from dataclasses import replace
     from pathlib import Path
@@ -49,17 +50,20 @@ def wants(out: Output, job: int, gpus: int | None, checkpoint: bool, stop: bool,
     config = read_config(plugins=False)
     if gpus and not config.lever.size:
         raise ConfigError("is off, so the new size would not be written; set it to true", key="lever.size")
-    if not config.job_reports.folder:
+    asks = bool(gpus or checkpoint or stop)
+    run, signal = _run(config, job, gpus or 0) if asks else (-1, None)
+    signal = signal if checkpoint else None
+    folder = Path(config.job_reports.folder) if config.job_reports.folder else None
+    if folder is None and (signal is None or gpus or stop or clear):
         raise ConfigError("is empty: name a folder that the nodes share", key="job_reports.folder")
-    folder = Path(config.job_reports.folder)
-    before = JobWants() if clear else read_wants(folder, job)
+    before = JobWants() if clear or folder is None else read_wants(folder, job)
     wanted = replace(before, gpus=gpus or before.gpus, stop=stop or before.stop,
                      checkpoint_s=int(time.time()) if checkpoint else before.checkpoint_s)  # fmt: skip
-    if gpus or checkpoint or stop:
-        run = _run(config, job, gpus or 0)
-        wanted = replace(wanted, run=run if gpus else wanted.run)
-    if gpus or checkpoint or stop or clear:
+    wanted = replace(wanted, run=run if gpus else wanted.run)
+    if folder is not None and (asks or clear):
         write_wants(folder, {job: wanted})
+    if signal is not None:
+        _send(config, signal)
     if out.as_json:
         out.json({"job_id": job, "gpus": wanted.gpus or None, "checkpoint_s": wanted.checkpoint_s or None,
                   "stop": wanted.stop}, schema="wants")  # fmt: skip
@@ -67,10 +71,12 @@ def wants(out: Output, job: int, gpus: int | None, checkpoint: bool, stop: bool,
         out.line(f"job {job}: {_in_words(wanted)}")
 
 
-def _run(config: Config, job: int, gpus: int) -> int:
-    """How often the job was restarted. Raises InputError for one that does not run, and for a size that it cannot
-    have."""
+def _run(config: Config, job: int, gpus: int) -> tuple[int, Signal | None]:
+    """How often the job was restarted, and the signal at which it saves itself. Raises InputError for one that does not
+    run, and for a size that it cannot have."""
     from slurmsched.errors import InputError
+    from slurmsched.model.hints import parse_hints
+    from slurmsched.model.plan import Signal
     from slurmsched.planning.job_scope import size_request_refusal
     from slurmsched.slurm.reader import read_cluster_once
 
@@ -80,7 +86,25 @@ def _run(config: Config, job: int, gpus: int) -> int:
         raise InputError(f"job {job} is not running; only a running job can be asked")
     if gpus and (why := size_request_refusal(jobs, row, gpus, config.scope)):
         raise InputError(f"job {job} {why}")
-    return int(jobs.restarts[row])
+    name, restarts = parse_hints(jobs.comment[row]).save, int(jobs.restarts[row])
+    why = "a checkpoint is wanted of it"
+    return restarts, Signal(*jobs.id_and_submit(row), why, f"save-{job}", name, restarts) if name else None
+
+
+def _send(config: Config, signal: Signal) -> None:
+    """Signal the job if it is still the same run. Raises InputError if not, and SlurmError if Slurm refuses."""
+    from slurmsched.errors import InputError, SlurmError
+    from slurmsched.planning.gate import GateContext, GateTime, refusal
+    from slurmsched.slurm.reader import open_commands
+    from slurmsched.slurm.recheck import Recheck
+    from slurmsched.slurm.writer import CommandWriter
+
+    commands = open_commands(config.slurm)
+    if found := refusal(signal, GateContext(seen=Recheck(commands)([signal])), GateTime.SEND):
+        raise InputError(f"job {signal.job_id} gets no signal: {found.reason}")
+    (outcome,) = CommandWriter(commands).send([signal])
+    if outcome.status != "written":
+        raise SlurmError(outcome.message)
 
 
 def _in_words(wanted: JobWants) -> str:

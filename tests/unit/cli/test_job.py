@@ -15,6 +15,7 @@ JOBS = (
     ELASTIC | {"job_id": 9, "array_job_id": 9},
     ELASTIC | {"job_id": 10, "requeueable": False},
     ELASTIC | {"job_id": 6, "comment": ""},
+    ELASTIC | {"job_id": 11, "comment": "slurmsched: save=usr1", "submit_s": 900.0},
     {"job_id": 7, "user": "bob", "state": "PD", "gpus": 1},
 )
 
@@ -63,3 +64,34 @@ def test_wants__needs_a_folder_and_for_a_size_the_lever(run, tmp_path):
     (off := tmp_path / "off.toml").write_text(f'[job_reports]\nfolder = "{tmp_path}"\n')
     assert "lever.size" in run("--config", str(off), "job", "wants", "5", "--size", "2").err
     assert (run("job", "wants", "5").code, "job_reports.folder" in run("job", "wants", "5").err) == (2, True)
+
+
+class Signals:
+    """Slurm's commands: a running job, and what scancel is given."""
+
+    def __init__(self, state="RUNNING"):
+        self.state, self.calls = state, []
+
+    def run(self, *argv):
+        self.calls.append(argv)
+        return f"11|900|0|{self.state}|(null)||gres/gpu:4|900|\n" if argv[0] == "squeue" else ""
+
+
+@pytest.mark.parametrize(("state", "code"), [("RUNNING", 0), ("PENDING", 2)])
+def test_wants__a_job_with_a_save_signal_gets_it_for_a_checkpoint(run, config, tmp_path, monkeypatch, state, code):
+    """Beside the file, and without a folder too. Not one that went back to the queue meanwhile."""
+    from contextlib import nullcontext
+
+    from slurmsched.slurm import reader, writer
+
+    slurm = Signals(state)
+    monkeypatch.setattr(reader, "open_commands", lambda _: slurm)
+    monkeypatch.setattr(writer, "scontrol_session", nullcontext)
+    said = run(*config, "job", "wants", "11", "--checkpoint")
+    assert (said.code, "is PENDING" in said.err) == (code, state == "PENDING")
+    sent = [call for call in slurm.calls if call[0] == "scancel"]
+    assert sent == ([("scancel", "--batch", "-s", "USR1", "11")] if state == "RUNNING" else [])
+    assert "checkpoint=" in (tmp_path / "jobs" / "wants" / "11").read_text()
+    assert run("job", "wants", "11", "--checkpoint").code == code
+    assert run(*config, "job", "wants", "5", "--checkpoint").code == 0  # it has no such hint
+    assert len([call for call in slurm.calls if call[0] == "scancel"]) == 2 * len(sent)
