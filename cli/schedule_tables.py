@@ -1,4 +1,4 @@
-"""Tables that `replay` and `compare` share: the back-test, and one job under each schedule."""
+"""Tables that `replay`, `compare` and `sweep` share: the back-test, and one job under each schedule."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def show_job(out: Output, rows: Sequence[Mapping[str, Any]], recorded: RecordedT
     out.line(f"Job {job['job_id']}: {pluralize(job['gpus'], 'GPU')}{', ' if who else ''}{who}")
 
     def clock(at_s: float | None) -> str:
-        return "-" if at_s is None else clock_text(at_s - origin_s, recorded)
+        return "-" if at_s is None else clock_text(at_s - origin_s, recorded, seconds=True)
 
     names = ("submit_s", "eligible_s", "start_s", "end_s")
     out.table(

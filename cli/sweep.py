@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -197,11 +197,10 @@ def _show(out: Output, summary: dict[str, Any], best: list[dict[str, Any]], top:
     if out.as_json:
         out.json(summary | {"best": best[:top] if top else best})
         return
+    for trace in summary["traces"]:
+        _lead(out, trace)
     if best:
         _table(out, best, top)
-    for trace in summary["traces"]:
-        for line in _lines_of(trace):
-            out.line(line)
     for line in _failures(summary["failed"]):
         out.line(line, "failed")
     done = summary["found"] + summary["played"]
@@ -210,14 +209,16 @@ def _show(out: Output, summary: dict[str, Any], best: list[dict[str, Any]], top:
     )
 
 
-def _lines_of(trace: dict[str, Any]) -> Iterator[str]:
+def _lead(out: Output, trace: dict[str, Any]) -> None:
     """How far to trust the figures of a trace, and what they rest on."""
+    from slurmsched.cli.schedule_tables import show_back_test
     from slurmsched.sim.experiments.replay_result import assumptions_text
 
     for test in trace["back_test"]:
-        yield f"{trace['file']} on {test['cluster']}: Trust: {test['verdict']}"
+        out.line(f"{trace['file']} on {test['cluster']}")
+        show_back_test(out, test)
     for assumed in trace["assumptions"]:
-        yield f"{trace['file']}: {assumptions_text(assumed)}"
+        out.line(f"{trace['file']}: {assumptions_text(assumed)}")
 
 
 def _failures(failed: list[dict[str, Any]]) -> list[str]:

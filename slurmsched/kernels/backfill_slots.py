@@ -8,7 +8,7 @@ import numpy as np
 
 from slurmsched.kernels._jit import kernel
 from slurmsched.kernels.gang_fit import bit_count
-from slurmsched.kernels.slurmctld_nodes import NodeRequest, holds, pick_nodes, shortest_run
+from slurmsched.kernels.slurmctld_nodes import NodeOrder, NodeRequest, first_ready, holds, pick_nodes
 from slurmsched.model.columns import Bools, Floats, Int64s
 
 BITS = 62  # of each word, so that none is negative
@@ -353,26 +353,22 @@ def pick_later(
     ready: Int64s,
     mask: Bools,
     request: NodeRequest,
-    shortest: bool,
+    order: NodeOrder,
     chosen: Int64s,
 ) -> None:
     """The nodes of a job that fits when `gone` runs are gone, in chosen (N,) as pick_nodes sets it.
 
     ready: (N,) of `need`, or for a single node of `last`, which is what that gives.
     """
-    if request.nodes == 1:
+    if request.nodes == 1 and not request.least_loaded:
         chosen[:] = 0
-        n = 0
-        while not (mask[n] and ready[n] <= gone):
-            n += 1
-        n = shortest_run(ready, mask, gone) if shortest else n
-        chosen[n] = 1 if (request.need == request.last).all() else 2
+        chosen[first_ready(ready, mask, gone, order)] = 1 if (request.need == request.last).all() else 2
         return
-    order, run_first, node_count, held_node, held = runs.order, runs.first, runs.node_count, runs.node, runs.held
+    by_end, run_first, node_count, held_node, held = runs.order, runs.first, runs.node_count, runs.node, runs.held
     work = free.copy()
     for i in range(gone):
-        first = run_first[order[i]]
-        for k in range(first, first + node_count[order[i]]):
+        first = run_first[by_end[i]]
+        for k in range(first, first + node_count[by_end[i]]):
             for r in range(work.shape[0]):
                 work[r, held_node[k]] += held[k, r]
-    pick_nodes(work, mask, request, shortest, chosen)
+    pick_nodes(work, mask, request, order, chosen)

@@ -16,11 +16,24 @@ class NodeRequest(NamedTuple):
     nodes: how many nodes.
     need: (R,) int64, what each of them gives [GPUs, CPUs, MiB, then CPUs of each partition that limits them].
     last: (R,) int64, what the last one gives of the same, nowhere more than `need`.
+    least_loaded: it gets the nodes with the most free CPUs (LLN).
     """
 
     nodes: int
     need: Int64s
     last: Int64s
+    least_loaded: bool
+
+
+class NodeOrder(NamedTuple):
+    """Which of the nodes that fit come first.
+
+    shortest: a single node comes from the shortest run of neighbouring nodes that fit.
+    weight: (N,) int64, nodes of the least weight come first.
+    """
+
+    shortest: bool
+    weight: Int64s
 
 
 @kernel
@@ -42,10 +55,11 @@ def unequal(one: Int64s, other: Int64s) -> bool:
 
 
 @kernel
-def pick_nodes(free: Int64s, usable: Bools, request: NodeRequest, shortest: bool, taken: Int64s) -> bool:
+def pick_nodes(free: Int64s, usable: Bools, request: NodeRequest, order: NodeOrder, taken: Int64s) -> bool:
     """Whether the job fits; then taken[n] is 1 for nodes that give `need`, 2 for the one that gives `last`.
 
-    A single node is the lowest that fits; if shortest, the lowest of the shortest run of neighbouring nodes that fit.
+    Nodes of less weight come first. Of equal weight a single node is the lowest that fits; if order.shortest, the
+    lowest of the shortest run of neighbouring nodes that fit. A job under LLN gets the nodes with the most free CPUs.
     Several come from one run, from its lowest node on, then from further runs. The best run is found one by one:
     - A run that is long enough wins if it is the first such run or has fewer free CPUs than the best.
     - A run that is too short wins over a best run that is too short and has fewer free CPUs.
@@ -53,45 +67,46 @@ def pick_nodes(free: Int64s, usable: Bools, request: NodeRequest, shortest: bool
     free: (R, N) int64 GPUs, CPUs, MiB and more.
     usable: (N,) bool, nodes that the job may use.
     taken: (N,) int64, overwritten.
-    Source: Slurm's select/cons_tres without a topology, nodes of equal weight; single nodes as 26.05 does, and if
-    shortest as 24.11.
+    Source: Slurm's select/cons_tres without a topology; single nodes as 26.05 does, and if order.shortest
+    as 24.11.
     """
     taken[:] = 0
     nodes, need, last = request.nodes, request.need, request.last
     differs = unequal(last, need)
     missing = nodes - 1 if differs else nodes
-    alone = missing == 1
-    if not alone and not enough_nodes(free, usable, missing, need):
+    if missing != 1 and not enough_nodes(free, usable, missing, need):
         return False
-    if take_runs(free, usable, missing, need, shortest, alone, taken) > 0:
+    if take_needed(free, usable, missing, request, order, taken) > 0:
         return False
-    return not differs or take_last(free, usable, last, taken)
+    return not differs or take_last(free, usable, request, order.weight, taken)
 
 
 @kernel
 def pick_spared(
-    free: Int64s, usable: Bools, spared: Bools, request: NodeRequest, shortest: bool, taken: Int64s
+    free: Int64s, usable: Bools, spared: Bools, request: NodeRequest, order: NodeOrder, taken: Int64s
 ) -> None:
-    """As pick_nodes of a job that fits, but nodes of spared (N,) come only where the others are not enough."""
-    taken[:] = 0
-    nodes, need, last = request.nodes, request.need, request.last
-    differs = unequal(last, need)
-    missing = nodes - 1 if differs else nodes
-    alone = missing == 1
-    missing = take_runs(free, usable & ~spared, missing, need, shortest, alone, taken)
-    take_runs(free, usable & spared, missing, need, shortest, alone, taken)
-    if differs and not take_last(free, usable & ~spared, last, taken):
-        take_last(free, usable & spared, last, taken)
+    """As pick_nodes of a job that fits, but of nodes of equal weight those of spared (N,) come last.
+
+    Source: Slurm's select/cons_tres, _set_sched_weight.
+    """
+    pick_nodes(free, usable, request, NodeOrder(order.shortest, 2 * order.weight + spared), taken)
 
 
 @kernel
-def take_runs(
-    free: Int64s, usable: Bools, missing: int, need: Int64s, shortest: bool, alone: bool, taken: Int64s
+def take_needed(
+    free: Int64s, usable: Bools, missing: int, request: NodeRequest, order: NodeOrder, taken: Int64s
 ) -> int:
-    """Set taken (N,) to 1 for `missing` usable nodes that hold `need`, run by run. Returns how many are not found."""
-    if alone and not shortest:
-        return take_between(0, usable.size, free, usable, missing, need, taken)
-    runs = fitting_runs(free, usable, need, taken, alone)
+    """Set taken (N,) to 1 for `missing` usable nodes that hold `need`. Returns how many are not found."""
+    alone, need, weight = missing == 1, request.need, order.weight
+    if request.least_loaded or (alone and not order.shortest):
+        while missing > 0:
+            n = first_node(free, usable, need, weight, request.least_loaded, taken)
+            if n < 0:
+                break
+            taken[n] = 1
+            missing -= 1
+        return missing
+    runs = fitting_runs(free, usable, need, weight, taken, alone)
     while missing > 0 and runs.shape[0] > 0:
         best = best_run(runs, missing, alone)
         if best < 0:
@@ -102,8 +117,22 @@ def take_runs(
 
 
 @kernel
+def first_node(free: Int64s, usable: Bools, need: Int64s, weight: Int64s, least_loaded: bool, taken: Int64s) -> int:
+    """The usable node of the least weight that holds `need` and is not taken, -1 if there is none; of those the one
+    with the most free CPUs if least_loaded, then the lowest."""
+    best = -1
+    for n in range(usable.size):
+        if not usable[n] or taken[n] > 0 or not holds(free, need, n):
+            continue
+        better = best < 0 or weight[n] < weight[best]
+        if better or (least_loaded and weight[n] == weight[best] and free[1, n] > free[1, best]):
+            best = n
+    return best
+
+
+@kernel
 def take_between(n: int, end: int, free: Int64s, usable: Bools, missing: int, need: Int64s, taken: Int64s) -> int:
-    """As take_runs, from the nodes [n, end) alone."""
+    """Set taken (N,) to 1 for `missing` usable nodes of [n, end) that hold `need`. Returns how many are not found."""
     while n < end and missing > 0:
         if usable[n] and taken[n] == 0 and holds(free, need, n):
             taken[n] = 1
@@ -113,13 +142,12 @@ def take_between(n: int, end: int, free: Int64s, usable: Bools, missing: int, ne
 
 
 @kernel
-def take_last(free: Int64s, usable: Bools, last: Int64s, taken: Int64s) -> bool:
-    """Set taken (N,) to 2 for the lowest usable node that holds `last` and is not taken; whether there is one."""
-    for n in range(usable.size):
-        if usable[n] and taken[n] == 0 and holds(free, last, n):
-            taken[n] = 2
-            return True
-    return False
+def take_last(free: Int64s, usable: Bools, request: NodeRequest, weight: Int64s, taken: Int64s) -> bool:
+    """Set taken (N,) to 2 for the first usable node that holds `last` and is not taken; whether there is one."""
+    n = first_node(free, usable, request.last, weight, request.least_loaded, taken)
+    if n >= 0:
+        taken[n] = 2
+    return n >= 0
 
 
 @kernel
@@ -134,33 +162,34 @@ def enough_nodes(free: Int64s, usable: Bools, nodes: int, need: Int64s) -> bool:
 
 
 @kernel
-def fitting_runs(free: Int64s, usable: Bools, need: Int64s, taken: Int64s, alone: bool) -> Int64s:
-    """Runs of neighbouring nodes that are usable, not taken and hold `need`, ascending. (R, 3) int64.
+def fitting_runs(free: Int64s, usable: Bools, need: Int64s, weight: Int64s, taken: Int64s, alone: bool) -> Int64s:
+    """Runs of neighbouring nodes of one weight that are usable, not taken and hold `need`, ascending. (R, 4) int64.
 
-    Begin, end, and free CPUs of the run; if alone, its nodes.
+    Begin, end, and free CPUs of the run; if alone, its nodes. Then its weight.
     """
     width = usable.size
-    runs, found, n = np.empty((width // 2 + 1, 3), np.int64), 0, 0
+    runs, found, n = np.empty((width, 4), np.int64), 0, 0
     while n < width:
         begin, cpus = n, 0
-        while n < width and usable[n] and taken[n] == 0 and holds(free, need, n):
+        while n < width and usable[n] and taken[n] == 0 and weight[n] == weight[begin] and holds(free, need, n):
             cpus += 1 if alone else free[1, n]
             n += 1
-        if n > begin:
-            runs[found, 0], runs[found, 1], runs[found, 2] = begin, n, cpus
-            found += 1
-        n += 1
+        if n == begin:
+            n += 1
+            continue
+        runs[found, 0], runs[found, 1], runs[found, 2], runs[found, 3] = begin, n, cpus, weight[begin]
+        found += 1
     return runs[:found]
 
 
 @kernel
 def best_run(runs: Int64s, missing: int, alone: bool) -> int:
-    """The row of the run to take nodes from, -1 if none is left. runs: (R, 3), as fitting_runs gives them; one without
+    """The row of the run to take nodes from, -1 if none is left. runs: (R, 4), as fitting_runs gives them; one without
     nodes is used up. alone: for one node."""
-    best, best_cpus, best_enough = -1, 0, False
+    best, best_cpus, best_enough, least = -1, 0, False, lightest(runs)
     for row in range(runs.shape[0]):
         size, cpus = runs[row, 1] - runs[row, 0], runs[row, 2]
-        if size == 0:
+        if size == 0 or runs[row, 3] > least:
             continue
         enough = size >= missing
         better = enough and (not best_enough or cpus < best_cpus)
@@ -172,12 +201,28 @@ def best_run(runs: Int64s, missing: int, alone: bool) -> int:
 
 
 @kernel
-def shortest_run(ready: Int64s, mask: Bools, gone: int) -> int:
-    """Lowest node of the shortest run of neighbouring nodes of mask that are ready once `gone` runs are; -1 of none."""
+def lightest(runs: Int64s) -> int:
+    """The least weight of runs that are not used up. runs: (R, 4), as fitting_runs gives them."""
+    least = np.iinfo(np.int64).max
+    for row in range(runs.shape[0]):
+        if runs[row, 1] > runs[row, 0]:
+            least = min(least, runs[row, 3])
+    return least
+
+
+@kernel
+def first_ready(ready: Int64s, mask: Bools, gone: int, order: NodeOrder) -> int:
+    """The node that pick_nodes gives a job of one node, of mask and ready once `gone` runs are; -1 of none."""
+    best, least_weight = -1, np.iinfo(np.int64).max
+    for n in range(mask.size):
+        if mask[n] and ready[n] <= gone and order.weight[n] < least_weight:
+            best, least_weight = n, order.weight[n]
+    if not order.shortest:
+        return best
     best, least, n = -1, mask.size + 1, 0
     while n < mask.size:
         begin = n
-        while n < mask.size and mask[n] and ready[n] <= gone:
+        while n < mask.size and mask[n] and ready[n] <= gone and order.weight[n] == least_weight:
             n += 1
         if begin < n < begin + least:
             best, least = begin, n - begin

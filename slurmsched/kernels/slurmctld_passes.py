@@ -26,6 +26,7 @@ from slurmsched.kernels.backfill_slots import (
     unreserved,
 )
 from slurmsched.kernels.slurmctld_nodes import (
+    NodeOrder,
     NodeRequest,
     holds,
     pick_nodes,
@@ -64,6 +65,8 @@ class QueuedJobs(NamedTuple):
     throttle: (J,) int64, the limit that is the number of tasks its array may run at once, -1 = none.
     group: (J, G) int64, for backfill, whose tested jobs it counts among: of its user, its partition, both.
     reserves: (J,) bool, for backfill, whether it gets a reservation where it cannot start now.
+    least_loaded: (J,) bool, whether it gets the nodes with the most free CPUs.
+    job: (J,) int64 below J, the same number for a job that stands here once for each of its partitions.
     """
 
     pool: Int64s
@@ -77,6 +80,8 @@ class QueuedJobs(NamedTuple):
     throttle: Int64s
     group: Int64s
     reserves: Bools
+    least_loaded: Bools
+    job: Int64s
 
 
 class PassPartitions(NamedTuple):
@@ -116,7 +121,7 @@ def main_pass(
     room: Floats,
     depth: int,
     now: float,
-    shortest: bool,
+    order: NodeOrder,
 ) -> Int64s:
     """Which jobs start, and where. (K, 3) int64: job, node, kind, as take_nodes gives them, in order of start.
 
@@ -124,13 +129,16 @@ def main_pass(
     changed. depth: records tested at most. A job may not run into a time in which its nodes are closed.
     The first job of a partition that does not fit blocks it, and its nodes for all that
     follow; one bound to nodes blocks those only; one that a limit stops, or that asks for more nodes than are open,
-    blocks nobody. shortest: see pick_nodes. Source: Slurm's src/slurmctld/job_scheduler.c.
+    blocks nobody. Source: Slurm's src/slurmctld/job_scheduler.c.
     """
     members, part, width = partitions.members, partitions.part, open_nodes.size
     taken, given, used = np.zeros(width, np.int64), room_for_starts(jobs.nodes, width), 0
     failed, mask = partitions.failed, np.empty(width, np.bool_)
+    started = np.zeros(jobs.nodes.size, np.bool_)
     rejected, tested = 0, 0
     for j in range(jobs.nodes.size):
+        if started[jobs.job[j]]:
+            continue
         if jobs.array[j] > 0:
             if jobs.array[j] == rejected:
                 continue
@@ -145,11 +153,11 @@ def main_pass(
         if mask.sum() < jobs.nodes[j]:
             continue
         mask &= ~cluster.completing
-        request = NodeRequest(jobs.nodes[j], jobs.need[j], jobs.last[j])
-        if pick_nodes(cluster.free, mask, request, shortest, taken):
+        request = NodeRequest(jobs.nodes[j], jobs.need[j], jobs.last[j], jobs.least_loaded[j])
+        if pick_nodes(cluster.free, mask, request, order, taken):
             used = take_nodes(cluster.free, request, taken, j, given, used)
             use_limits(room, jobs.limit[j], jobs.amount[j])
-            rejected = 0
+            rejected, started[jobs.job[j]] = 0, True
         elif partitions.bound[j]:
             open_nodes &= ~cluster.usable[jobs.pool[j]]
         else:
@@ -187,7 +195,7 @@ class BackfillRules(NamedTuple):
     most_tested: tries of jobs, at which the pass ends. A record ends the pass, a further task of an array does only
         after a start.
     most_of_group: (G,) int64, jobs tested of one user, one partition, and both, 0 = any number.
-    shortest: see pick_nodes.
+    order: which nodes come first.
     last_of_all: a job's start is the end of the last running job taken away, on whatever nodes.
     """
 
@@ -200,7 +208,7 @@ class BackfillRules(NamedTuple):
     most_records: int
     most_tested: int
     most_of_group: Int64s
-    shortest: bool
+    order: NodeOrder
     last_of_all: bool
 
 
@@ -264,6 +272,7 @@ def backfill_pass(
     walked: only that many of the jobs are walked through; the others stand for all behind them, one for each request.
     cluster.free and room: (L,) float64, what each limit still allows, are changed. A job that cannot do without
     completing nodes is held up, with a reservation.
+    A job of several partitions gets a reservation in each that lets it start no later than those before.
     A job is tried at the present, then where reservations end. Each try takes running jobs away:
     - at once those that end by its own time;
     - then others in windows of time, but none that ends after the next try begins.
@@ -287,6 +296,7 @@ def backfill_pass(
     soon, added = np.zeros(bits.size, np.int64), np.zeros(1, np.int64)
     idle, final = IdleNodes(np.zeros((able.size, bits.size), np.int64), np.zeros(able.size, np.bool_)), jobs_count - 1
     of_group = np.zeros((jobs.group.max() + 1, rules.most_of_group.size), np.int64)
+    start_of = np.full(jobs_count, np.inf)  # in a partition before
     rejected, in_array, current, tested = 0, 0, 0, 0
     for j in range(jobs_count):
         while final >= j and not may_start(
@@ -300,6 +310,8 @@ def backfill_pass(
             return given[:used].copy(), False
         if tested >= rules.most_tested and (array[j] == 0 or array[j] != current):
             break
+        if start_of[jobs.job[j]] <= now:
+            continue
         if array[j] != current:
             current, in_array = array[j], 0
         if array[j] > 0:
@@ -309,7 +321,7 @@ def backfill_pass(
         if not within_limits(room, limit[j], amount[j]) or passed_over(rules, of_group, jobs.group[j]):
             continue
         tried, before_j = False, started
-        request, later = NodeRequest(nodes[j], need[j], last[j]), now
+        request, later = NodeRequest(nodes[j], need[j], last[j], jobs.least_loaded[j]), now
         for shape in (of_need[j], of_last[j]):
             if able[shape] < 0:
                 update_ready(free, runs, filled, known, shape)
@@ -335,7 +347,7 @@ def backfill_pass(
                     break
                 continue
             start = max(start, from_s)
-            waits = start <= now and held_up(free, mask, completing, request, rules.shortest, chosen)
+            waits = start <= now and held_up(free, mask, completing, request, rules.order, chosen)
             if waits:
                 start, later = now + 1.0, -1.0
             if start > now and not jobs.reserves[j]:
@@ -350,13 +362,14 @@ def backfill_pass(
                         chosen)  # fmt: skip
                 used = take_nodes(free, request, chosen, j, given, used)
                 use_limits(room, limit[j], amount[j])
-                filled, started, rejected = filled + 1, started + 1, 0
+                filled, started, rejected, start_of[jobs.job[j]] = filled + 1, started + 1, 0, now
                 able[:] = -1
                 idle.known[:] = False
                 break
             if later >= 0 and start > later:
                 continue
-            if start <= rules.window_end:
+            if start <= min(rules.window_end, start_of[jobs.job[j]]):
+                start_of[jobs.job[j]] = start
                 if made >= rules.most_records:
                     return given[:used].copy(), True
                 before, slots = slots, reserve(table, slots, slot, slot_end, bits)
@@ -492,12 +505,14 @@ def update_ready(free: Int64s, runs: Runs, filled: int, known: ReadyNodes, shape
 
 
 @kernel
-def held_up(free: Int64s, mask: Bools, completing: Bools, request: NodeRequest, shortest: bool, chosen: Int64s) -> bool:
+def held_up(
+    free: Int64s, mask: Bools, completing: Bools, request: NodeRequest, order: NodeOrder, chosen: Int64s
+) -> bool:
     """Whether a job that could start now on nodes of mask (N,) must wait for completing (N,) ones among the chosen
     (N,); it is given others where it can."""
     if not (completing & (chosen > 0)).any():
         return False
-    pick_spared(free, mask, completing, request, shortest, chosen)
+    pick_spared(free, mask, completing, request, order, chosen)
     return bool((completing & (chosen > 0)).any())
 
 
@@ -562,12 +577,12 @@ def future_start(
         gone += 1
     begun = gone
     if to_go == 0 and gone == 0:
-        pick_nodes(free, mask, request, rules.shortest, chosen)
+        pick_nodes(free, mask, request, rules.order, chosen)
         return from_s
     if gone < to_go:
         gone, latest = tested_after(to_go, rules.epoch, runs, filled, mask, gone, bound)
     if latest < np.inf:
-        pick_later(gone, free, runs, ready, mask, request, rules.shortest, chosen)
+        pick_later(gone, free, runs, ready, mask, request, rules.order, chosen)
         if not rules.last_of_all:
             latest = last_end(runs, chosen, begun, gone, latest)
     return max(latest, now + 1.0)

@@ -20,7 +20,7 @@ BARRED = -1  # a limit of nothing at all
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
     """What a node has. memory_mib 0 = not counted. gpu_types: normal form of its GPUs, "" = of no type. features: as
-    --constraint may ask for. weight: a job of one node takes that of the least."""
+    --constraint may ask for. weight: nodes of less weight are taken first."""
 
     name: str
     gpus: int
@@ -44,7 +44,7 @@ class PartitionSpec:
     a CPU and a MiB, None = Slurm's own, a CPU. qos: of the partition, whose limits its jobs fall under, "" = none.
     exclusive: its jobs have their nodes alone (OverSubscribe=EXCLUSIVE). preempt_mode: PreemptMode, "" = the cluster's.
     max_cpus_per_node: of all its jobs on a node together (MaxCPUsPerNode), 0 = all.
-    grace_s: GraceTime, which a preempted job has left.
+    grace_s: GraceTime, which a preempted job has left. least_loaded: jobs get the nodes with the most free CPUs (LLN).
     """
 
     name: str
@@ -61,6 +61,7 @@ class PartitionSpec:
     preempt_mode: str = ""
     max_cpus_per_node: int = 0
     grace_s: float = 0.0
+    least_loaded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from slurmsched.model.trace_rows import parse_time_s
 from slurmsched.plain_text import pluralize
 from slurmsched.sim.cluster_description import ClusterDescription
 from slurmsched.sim.cluster_layout import BARRED, PARENT, ClusterLayout, LimitSpec, NodeOutage, NodeSpec, PartitionSpec
-from slurmsched.sim.slurm_conf_warnings import cluster_warnings, limit_warnings, partition_warnings, weight_warnings
+from slurmsched.sim.slurm_conf_warnings import cluster_warnings, limit_warnings, partition_warnings
 from slurmsched.slurm.site import SHOW_CONFIG, parse_settings
 from slurmsched.topology.slurm_conf import ConfLine, ConfReader, with_defaults
 from slurmsched.topology.topology_text import hosts_or_none
@@ -417,7 +417,7 @@ class _SlurmConfReader:
         nodes = list(self._nodes.values())
         if not self._memory_counts:
             nodes = [replace(node, memory_mib=0.0) for node in nodes]
-        return tuple(sorted(nodes, key=lambda node: node.weight))
+        return tuple(nodes)
 
     @property
     def _memory_counts(self) -> bool:
@@ -425,12 +425,16 @@ class _SlurmConfReader:
         parameters = self.settings.get("selecttypeparameters", "").lower()
         return not parameters.startswith("cr_") or "memory" in parameters
 
+    @property
+    def _all_least_loaded(self) -> bool:
+        """Whether SelectTypeParameters has CR_LLN."""
+        return "cr_lln" in self.settings.get("selecttypeparameters", "").lower().split(",")
+
     def warn_of_unmodelled(self) -> None:
         """Add a warning for each setting that is not modelled."""
         named = [(line.get("partitionname"), values) for _, line, values in self._partitions]
         self.warnings += cluster_warnings(self.source, self.settings)
         self.warnings += partition_warnings(self.source, named)
-        self.warnings += weight_warnings(self.source, [node.weight for node in self._nodes.values()])
 
     def all_partitions(self) -> tuple[PartitionSpec, ...]:
         """Those that have nodes, the default one first."""
@@ -462,6 +466,7 @@ class _SlurmConfReader:
             made["qos"] = "" if qos.upper() == "N/A" else qos
             made["preempt_mode"] = _mode(values.get("preemptmode", ""))
             made["grace_s"] = _grace_s(values.get("gracetime", ""))
+            made["least_loaded"] = values.get("lln", "no").lower() == "yes" or self._all_least_loaded
             return made | {"billing": billing_weights(values.get("tresbillingweights", ""))}
         except ConfigError as error:
             raise InputError(f"{line.where}: {error}", source=self.source) from error

@@ -16,7 +16,6 @@ from slurmsched.model import hostlists
 from slurmsched.sim.cluster_description import ClusterDescription
 from slurmsched.sim.cluster_layout import DEFAULT_PARTITION, PARENT, ClusterLayout, LimitSpec, NodeSpec, PartitionSpec
 from slurmsched.sim.cluster_slurm_conf import billing_weights, licenses_of, settings_of
-from slurmsched.sim.slurm_conf_warnings import weight_warnings
 from slurmsched.sim.slurmctld.slurmctld_settings import checked
 
 
@@ -50,6 +49,7 @@ class PartitionTable(ConfigSection):
     preempt_mode: Literal["", "off", "cancel", "requeue"] = ""
     max_cpus_per_node: Count = 0
     grace_s: float = Field(0.0, ge=0)
+    least_loaded: bool = False
 
 
 class LimitsTable(ConfigSection):
@@ -115,10 +115,7 @@ def read_cluster_toml(path: Path) -> ClusterDescription:
         named = partitions or (PartitionSpec(DEFAULT_PARTITION),)
         layout = ClusterLayout(nodes, named, qos, accounts, licenses=licenses_of(tree.slurm))
         cpus_known = any(group.cpus for group in tree.nodes)
-        warnings = tuple(weight_warnings(str(path), [node.weight for node in nodes]))
-        return ClusterDescription(
-            layout, settings_of(tree.slurm), checked(tree.model), cpus_known=cpus_known, warnings=warnings
-        )
+        return ClusterDescription(layout, settings_of(tree.slurm), checked(tree.model), cpus_known=cpus_known)
     except ValidationError as error:
         first = error.errors()[0]
         raise ConfigError(_said(first), key=".".join(map(str, first["loc"])), source=str(path)) from None
@@ -158,7 +155,7 @@ def _nodes(groups: Sequence[NodeGroup]) -> tuple[NodeSpec, ...]:
     for name, uses in Counter(node.name for node in made).items():
         if uses > 1:
             raise ConfigError(f"{name} is named {uses} times", key="nodes")
-    return tuple(sorted(made, key=lambda node: node.weight))
+    return tuple(made)
 
 
 def _hosts(text: str, key: str) -> tuple[str, ...]:

@@ -39,7 +39,6 @@ def _number_above(least: float) -> Callable[[str], bool]:
 OF_CLUSTER: tuple[UnmodelledSetting, ...] = (
     UnmodelledSetting("preemptmode", _has("suspend", "gang", "priority", "within"),
                       "jobs that may preempt wait too long, jobs that may be preempted too short"),
-    UnmodelledSetting("selecttypeparameters", _has("CR_LLN"), "jobs are packed, not spread: large jobs wait too short"),
     UnmodelledSetting("topologyplugin", _has("topology/block"),
                       "jobs of several nodes may be spread over more blocks: they wait too short"),
     UnmodelledSetting("topologyplugin", _differs("topology/flat", "topology/default", "topology/none",
@@ -69,7 +68,6 @@ OF_PARTITION: tuple[UnmodelledSetting, ...] = (
     UnmodelledSetting("state", _differs("up"), "its jobs start as if it were up"),
     UnmodelledSetting("oversubscribe", lambda text: text.lower().startswith(("force", "yes")),
                       "jobs share no CPUs in the model: they wait too long"),
-    UnmodelledSetting("lln", _differs("no"), "jobs are packed, not spread: large jobs wait too short"),
     UnmodelledSetting("maxcpuspersocket", _differs("unlimited", "infinite"),
                       "its jobs may take more CPUs of a node: jobs of other partitions there wait too long"),
     UnmodelledSetting("maxmempernode", _differs("unlimited", "infinite", "0"),
@@ -92,13 +90,6 @@ def cluster_warnings(source: str, settings: Mapping[str, str]) -> Iterator[str]:
         if text and each.given(text):
             parts = ",".join(part for part in text.split(",") if each.given(part))
             yield f"{source}: {_shown(each.key)}={parts or text} is not modelled: {each.effect}"
-
-
-def weight_warnings(source: str, weights: Sequence[int]) -> Iterator[str]:
-    """A text if nodes differ in weight, which counts for jobs of one node only. weights: (N,)."""
-    if len(set(weights)) > 1:
-        effect = "these may take nodes of more weight, and jobs that need such nodes wait too long"
-        yield f"{source}: Weight of nodes is not modelled for jobs of several nodes: {effect}"
 
 
 def partition_warnings(source: str, partitions: Sequence[tuple[str, Mapping[str, str]]]) -> Iterator[str]:
@@ -128,10 +119,9 @@ def limit_warnings(source: str, rows: Sequence[Mapping[str, str | None]], tres_c
 
 _SHOWN = {
     "preemptmode": "PreemptMode",
-    "selecttypeparameters": "SelectTypeParameters",
     "topologyplugin": "TopologyPlugin", "suspendprogram": "SuspendProgram", "priorityflags": "PriorityFlags",
     "prioritysitefactorplugin": "PrioritySiteFactorPlugin", "priorityweightassoc": "PriorityWeightAssoc",
-    "schedulerparameters": "SchedulerParameters", "state": "State", "oversubscribe": "OverSubscribe", "lln": "LLN",
+    "schedulerparameters": "SchedulerParameters", "state": "State", "oversubscribe": "OverSubscribe",
     "maxcpuspersocket": "MaxCPUsPerSocket", "maxmempernode": "MaxMemPerNode",
     "exclusiveuser": "ExclusiveUser", "exclusivetopo": "ExclusiveTopo",
 }  # fmt: skip

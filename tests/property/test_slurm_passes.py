@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurmsched.kernels.slurmctld_nodes import NodeRequest, pick_nodes
+from slurmsched.kernels.slurmctld_nodes import NodeOrder, NodeRequest, pick_nodes
 from slurmsched.kernels.slurmctld_passes import (
     BackfillRules,
     ClosedTimes,
@@ -60,6 +60,8 @@ def scenes(draw: st.DrawFn) -> Scene:
             "counts": {name: 1.0 for name in LIMITS if draw(st.booleans())},
             "group": [draw(number(0, 1)), part, draw(number(0, 3))],
             "reserves": draw(st.sampled_from([True, True, False])),
+            "least_loaded": draw(st.sampled_from([False, False, True])),
+            "job": draw(st.sampled_from(sorted({each["job"] for each in jobs} | {len(jobs)}))),
         })  # fmt: skip
     room = {name: float(draw(number(0, 3))) for name in LIMITS}
     for job in jobs:
@@ -73,6 +75,7 @@ def scenes(draw: st.DrawFn) -> Scene:
         "members": members,
         "jobs": jobs,
         "room": room,
+        "weight": [draw(number(0, 1)) for _ in range(width)],
     }
 
 
@@ -100,12 +103,19 @@ def columns(scene: Scene) -> dict[str, Any]:
         "throttle": np.array([LIMITS.index(job["throttle"]) if job["throttle"] else -1 for job in jobs]),
         "group": np.array([job["group"] for job in jobs]),
         "reserves": np.array([job["reserves"] for job in jobs]),
+        "least_loaded": np.array([job["least_loaded"] for job in jobs]),
+        "job": np.array([job["job"] for job in jobs]),
         "amount": np.ones((len(jobs), len(LIMITS))),
         "room": np.array([scene["room"][name] for name in LIMITS]),
         "block": np.array([block[:2] for block in scene["blocks"]], np.float64).reshape(-1, 2),
         "completing": masks([scene["completing"]])[0],
         "blocked": masks([block[2] for block in scene["blocks"]]),
     }
+
+
+def node_order(order: naive.Order) -> NodeOrder:
+    """As the kernels take it."""
+    return NodeOrder(order[0], np.array(order[1], np.int64))
 
 
 def _of(kind: Any, columns: dict[str, Any]) -> Any:
@@ -130,12 +140,12 @@ def chosen(given: np.ndarray, jobs: int) -> list[dict[int, int]]:
 @settings(deadline=None, max_examples=300)
 def test_pick_nodes__agrees_with_reference(scene: Scene, shortest: bool) -> None:
     """The same nodes, or none."""
-    c, taken = columns(scene), np.zeros(len(scene["free"]), np.int64)
+    c, taken, order = columns(scene), np.zeros(len(scene["free"]), np.int64), (shortest, scene["weight"])
     for j, job in enumerate(scene["jobs"]):
-        request = NodeRequest(job["nodes"], c["need"][j], c["last"][j])
-        fits = pick_nodes(c["free"], c["usable"][j], request, shortest, taken)
+        request = NodeRequest(job["nodes"], c["need"][j], c["last"][j], job["least_loaded"])
+        fits = pick_nodes(c["free"], c["usable"][j], request, node_order(order), taken)
         assert ({n: int(k) for n, k in enumerate(taken) if k} if fits else None) == naive.pick(
-            scene["free"], job["pool"], job, shortest
+            scene["free"], job["pool"], job, order
         )
 
 
@@ -143,10 +153,10 @@ def test_pick_nodes__agrees_with_reference(scene: Scene, shortest: bool) -> None
 @settings(deadline=None, max_examples=300)
 def test_main_pass__agrees_with_reference(scene: Scene, depth: int, shortest: bool) -> None:
     """The same jobs start on the same nodes."""
-    c = columns(scene)
+    c, order = columns(scene), (shortest, scene["weight"])
     taken = main_pass(
         _of(PassNodes, c), np.ones(len(scene["free"]), np.bool_), _of(PassPartitions, c),
-        ClosedTimes(c["block"], c["blocked"]), _of(QueuedJobs, c), c["room"], depth, NOW, shortest,
+        ClosedTimes(c["block"], c["blocked"]), _of(QueuedJobs, c), c["room"], depth, NOW, node_order(order),
     )  # fmt: skip
     expected = naive.main_pass(
         scene["free"],
@@ -157,7 +167,7 @@ def test_main_pass__agrees_with_reference(scene: Scene, depth: int, shortest: bo
         NOW,
         scene["blocks"],
         scene["completing"],
-        shortest,
+        order,
     )
     assert chosen(taken, len(scene["jobs"])) == expected
 
@@ -179,12 +189,13 @@ def test_backfill_pass__agrees_with_reference(
     most_of_group: tuple[int, ...], shortest: bool, last_of_all: bool,
 ) -> None:  # fmt: skip
     """The same jobs start on the same nodes, also where a part of the queue settles it; none where none fits."""
+    order = shortest, scene["weight"]
     c, runs = columns(scene), sorted(scene["runs"], key=lambda run: run[0])
     count = np.array([len(held) for _, held in runs], np.int64)
     node = np.array([n for _, held in runs for n in held], np.int64)
     held = np.array([share for _, held in runs for share in held.values()], np.int64).reshape(-1, 3)
     rules = BackfillRules(NOW, NOW + 500.0, step, 0.0, most, most_of_array, most_records, most_tested,
-                          np.array(most_of_group, np.int64), shortest, last_of_all)  # fmt: skip
+                          np.array(most_of_group, np.int64), node_order(order), last_of_all)  # fmt: skip
     running = RunningJobs(np.array([end for end, _ in runs], np.float64), np.cumsum(count) - count, count, node, held)
 
     def made(walked: int) -> tuple[np.ndarray, bool]:
@@ -199,7 +210,7 @@ def test_backfill_pass__agrees_with_reference(
     fits = any_fits(_of(PassNodes, c), c["pool"], c["nodes"], c["last"])
     assert fits or not len(taken)
     twin = naive.Backfill(NOW, NOW + 500.0, step, scene["free"], scene["runs"], scene["blocks"],
-                          scene["completing"], shortest, last_of_all)  # fmt: skip
+                          scene["completing"], order, last_of_all)  # fmt: skip
     assert chosen(taken, len(scene["jobs"])) == twin.starts(
         scene["jobs"], scene["room"], most, most_of_array, most_records, most_tested, most_of_group
     )

@@ -19,6 +19,9 @@ Free = list[list[int]]
 Chosen = dict[int, int]  # node -> 1: gives need, 2: gives last
 
 
+Order = tuple[bool, list[int]]
+
+
 class Slot(NamedTuple):
     """nodes: open from begin to end."""
 
@@ -28,29 +31,40 @@ class Slot(NamedTuple):
 
 
 def pick(
-    free: Free, usable: Iterable[int], job: Job, shortest: bool, spared: frozenset[int] | set[int] = frozenset()
+    free: Free, usable: Iterable[int], job: Job, order: Order, spared: frozenset[int] | set[int] = frozenset()
 ) -> Chosen | None:
-    """The job's nodes, None if it does not fit. shortest: a single node comes from the shortest run of neighbours.
+    """The job's nodes, None if it does not fit. order: whether a single node comes from the shortest run of neighbours,
+    and the weight of each node.
 
-    spared: nodes that come only where the others are not enough.
+    spared: nodes that come only where others of their weight are not enough.
     """
     chosen: Chosen = {}
-    differs = job["need"] != job["last"]
+    differs, (shortest, weight) = job["need"] != job["last"], order
     whole = job["nodes"] - differs
-    fresh, spare = set(usable) - spared, set(usable) & spared
+    rank = {n: (weight[n], n in spared) for n in usable}
     while len(chosen) < whole:
-        able = _able(free, fresh, job["need"], chosen) or _able(free, spare, job["need"], chosen)
+        able = _lightest(_able(free, usable, job["need"], chosen), rank)
         if not able:
             return None
-        single = min(_runs(able), key=len) if shortest else able
-        run = single if whole == 1 else _best_run(free, able, whole - len(chosen))
+        if job["least_loaded"]:
+            run = [max(able, key=lambda n: (free[n][1], -n))]
+        elif whole == 1:
+            run = min(_runs(able), key=len) if shortest else able
+        else:
+            run = _best_run(free, able, whole - len(chosen))
         chosen |= dict.fromkeys(run[: whole - len(chosen)], 1)
     if differs:
-        able = _able(free, fresh, job["last"], chosen) or _able(free, spare, job["last"], chosen)
+        able = _lightest(_able(free, usable, job["last"], chosen), rank)
         if not able:
             return None
-        chosen[able[0]] = 2
+        chosen[max(able, key=lambda n: (free[n][1], -n)) if job["least_loaded"] else able[0]] = 2
     return chosen
+
+
+def _lightest(able: list[int], rank: dict[int, tuple[int, bool]]) -> list[int]:
+    """Those of the least weight."""
+    least = min((rank[n] for n in able), default=None)
+    return [n for n in able if rank[n] == least]
 
 
 def _able(free: Free, usable: Iterable[int], what: Sequence[int], chosen: Chosen) -> list[int]:
@@ -89,15 +103,17 @@ def _use(room: dict[str, float], job: Job) -> None:
 
 def main_pass(
     free: Free, jobs: Sequence[Job], members: Sequence[set[int]], room: dict[str, float], depth: int, now: float,
-    blocks: Sequence[tuple[float, float, set[int]]], completing: set[int], shortest: bool,
+    blocks: Sequence[tuple[float, float, set[int]]], completing: set[int], order: Order,
 ) -> list[Chosen]:  # fmt: skip
     """What a main pass starts: one entry a job, empty for one that waits."""
     closed: set[int] = set()
     failed: set[int] = set()
     started: list[Chosen] = []
-    tested, rejected = 0, 0
+    tested, rejected, done = 0, 0, set[int]()
     for job in jobs:
         started.append({})
+        if job["job"] in done:
+            continue
         if job["array"] and job["array"] == rejected:
             continue
         rejected = job["array"] or rejected
@@ -108,11 +124,12 @@ def main_pass(
         usable = job["pool"] - closed - shut
         if job["part"] in failed or not _within(room, job) or len(usable) < job["nodes"]:
             continue
-        chosen = pick(free, usable - completing, job, shortest)
+        chosen = pick(free, usable - completing, job, order)
         if chosen is not None:
             _give(free, job, chosen, -1)
             _use(room, job)
             started[-1], rejected = chosen, 0
+            done.add(job["job"])
         elif job["bound"]:
             closed |= job["pool"]
         else:
@@ -130,11 +147,11 @@ class Backfill:
     def __init__(
         self, now: float, window_end: float, step: float, free: Free,
         runs: Sequence[tuple[float, dict[int, list[int]]]], blocks: Sequence[tuple[float, float, set[int]]],
-        completing: set[int], shortest: bool, last_of_all: bool,
+        completing: set[int], order: Order, last_of_all: bool,
     ) -> None:  # fmt: skip
         self.now, self.window_end, self.step, self.free = now, window_end, step, free
         self.runs = sorted(runs, key=lambda run: run[0])
-        self.completing, self.shortest, self.last_of_all = completing, shortest, last_of_all
+        self.completing, self.order, self.last_of_all = completing, order, last_of_all
         self.slots = [Slot(now, window_end, set(range(len(free))))]
         for begin, end, nodes in blocks:
             self._reserve(begin, end, nodes)
@@ -148,11 +165,13 @@ class Backfill:
         started: list[Chosen] = [{} for _ in jobs]
         reserved: dict[int, int] = {0: 0}
         of_group: Counter[tuple[int, int]] = Counter()
-        rejected, before = 0, 0
+        rejected, before, start_of = 0, 0, dict[int, float]()
         for place, job in enumerate(jobs):
             array = job["array"]
             if self.tries >= most_tested and not (array and array == before):
                 break
+            if start_of.get(job["job"], math.inf) <= self.now:
+                continue
             if array != before:
                 reserved[before := array] = 0
             if (array and array == rejected) or not _within(room, job):
@@ -165,11 +184,12 @@ class Backfill:
             of_group.update(groups)
             start, chosen = self._place(job)
             if start == self.now:
-                started[place], rejected = chosen, 0
+                started[place], rejected, start_of[job["job"]] = chosen, 0, start
                 _use(room, job)
                 if sum(map(bool, started)) >= most or self.tries >= most_tested:
                     break
-            elif start <= self.window_end:
+            elif start <= min(self.window_end, start_of.get(job["job"], math.inf)):
+                start_of[job["job"]] = start
                 if self.records >= most_records:
                     break
                 slot, end = self._rounded(start, start + job["limit_s"])
@@ -198,7 +218,7 @@ class Backfill:
             start = max(start, begin)
             held_up = False
             if start == self.now and not self.completing.isdisjoint(chosen):
-                chosen = pick(self.free, usable, job, self.shortest, self.completing) or chosen
+                chosen = pick(self.free, usable, job, self.order, self.completing) or chosen
                 held_up = not self.completing.isdisjoint(chosen)
             if held_up:
                 start, following = self.now + 1.0, None
@@ -266,7 +286,7 @@ class Backfill:
             for n, share in self.runs[i][1].items():
                 work[n] = [have + part for have, part in zip(work[n], share, strict=True)]
             i += 1
-        chosen = pick(work, usable, job, self.shortest)
+        chosen = pick(work, usable, job, self.order)
         if chosen is not None:
             return begin, chosen
         window, edge, latest, removed = 30.0, None, None, []
@@ -287,7 +307,7 @@ class Backfill:
                     break
             if latest is None:
                 break
-            chosen = pick(work, usable, job, self.shortest)
+            chosen = pick(work, usable, job, self.order)
             if chosen is not None:
                 ends = [end for end, shares in removed if not shares.keys().isdisjoint(chosen)]
                 latest = latest if self.last_of_all or not ends else ends[-1]

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.twin.fidelity import compare, same_end
+from tests.twin.fidelity import compare, other_nodes, same_end
 from tests.twin.recording import Recording, replayed
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "twin"
 FILES = sorted(RECORDED.glob("*.json.gz"))
 LIMITED = [path for path in FILES if path.name.endswith(("-limits.json.gz", "-safe.json.gz"))]
 ARRAYS = [path for path in FILES if path.name.endswith("-arrays.json.gz")]
-MIXED = sorted(set(FILES) - set(LIMITED) - set(ARRAYS))
+RULES = [path for path in FILES if path.name.endswith("-rules.json.gz")]
+MIXED = sorted(set(FILES) - set(LIMITED) - set(ARRAYS) - set(RULES))
 # Closer than the target of docs/fidelity.md: jobs in order, error of the mean wait.
 IN_ORDER, WAIT_ERROR = 0.99, 0.01
 
@@ -23,13 +24,12 @@ def case(path: Path) -> str:
 
 
 def test_recordings__are_of_both_versions() -> None:
-    """Five cases of each Slurm that the lab has, two of them under limits, one of arrays."""
+    """Six cases of each Slurm that the lab has, two of them under limits, one of arrays, one of rules for nodes."""
     cases = [case(path).partition("-")[::2] for path in FILES]
     versions = {version for version, _ in cases}
     assert len(versions) == 2
-    assert {(version, name) for version in versions for name in ("alone", "srsf", "limits", "safe", "arrays")} <= set(
-        cases
-    )
+    names = ("alone", "srsf", "limits", "safe", "arrays", "rules")
+    assert {(version, name) for version in versions for name in names} <= set(cases)
 
 
 @pytest.mark.parametrize("path", LIMITED, ids=case)
@@ -48,6 +48,17 @@ def test_model__counts_tasks_of_arrays_as_the_recorded_slurm_did(path: Path) -> 
     recording = Recording.read(path)
     seen = compare(recording, replayed(recording))
     assert (seen.jobs, seen.same_second) == (len(recording.ran), 1.0), seen
+
+
+@pytest.mark.parametrize("path", RULES, ids=case)
+def test_model__starts_jobs_on_the_nodes_of_the_recorded_slurm(path: Path) -> None:
+    """Within a second of Slurm, and on its nodes: weights, LLN, features, GPU types, licences, MaxCPUsPerNode, whole
+    nodes, several partitions. A preempted job ends when its GraceTime is over and Slurm tries the other again."""
+    recording = Recording.read(path)
+    model = replayed(recording)
+    seen = compare(recording, model)
+    assert (seen.jobs, seen.same_second) == (len(recording.ran), 1.0), seen
+    assert other_nodes(recording, model) == {}
 
 
 @pytest.mark.parametrize("path", MIXED, ids=case)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurmsched.model import JobState
+from slurmsched.model.hostlists import expand_hostlist
 from slurmsched.sim.slurmctld.simulated_slurmctld import SimulatedSlurmctld
 from tests.twin.recording import Recording
 
@@ -79,3 +80,16 @@ def same_end(recording: Recording, cluster: SimulatedSlurmctld) -> bool:
     return started == {e.job_id for e in recording.ran if e.start_s} and over == {
         e.job_id for e in recording.ran if e.ended
     }
+
+
+def other_nodes(recording: Recording, cluster: SimulatedSlurmctld) -> dict[int, tuple[str, str]]:
+    """Jobs that the model gives other nodes than Slurm: both, as comma lists by name."""
+    row = {job: row for row, job in enumerate(cluster.trace.job_id.tolist())}
+    found = dict[int, tuple[str, str]]()
+    for each in recording.ran:
+        nodes = cluster.job.nodes.get(row[each.job_id], ())
+        made = ",".join(sorted(cluster.layout.nodes[node].name for node in nodes))
+        real = ",".join(sorted(expand_hostlist(each.node_list))) if each.node_list else ""
+        if real and real != made:
+            found[each.job_id] = real, made
+    return found

@@ -17,7 +17,7 @@ from tests.live.lab import run, until
 from tests.twin.recording import Ran, Recording
 from tests.twin.workload import Submission
 
-LOG = Path("/var/log/slurm/slurmctld.log")
+LOG, CONF = Path("/var/log/slurm/slurmctld.log"), Path("/etc/slurm/slurm.conf")
 _STAMP = r"\[(\S+?)\] "
 _JOB = r"JobId=(?:\d+_\d+\()?(\d+)\)?"
 _SUBMITTED = re.compile(_STAMP + r"_slurm_rpc_submit_batch_job: " + _JOB, re.MULTILINE)
@@ -48,11 +48,16 @@ _WRITTEN = _STAMP + r"_slurm_rpc_update_job: complete JobId=\S+ uid={uid}\b"
 
 @dataclass
 class Recorder:
-    """Submits, waits, and reads what became of it. rate: so many times as fast as ours Slurm's clock runs."""
+    """Submits, waits, and reads what became of it.
+
+    rate: so many times as fast as ours Slurm's clock runs. to_last_start: cancel what runs when the last job has
+    started, which saves the time until it ends.
+    """
 
     submissions: Sequence[Submission]
     ids: list[int] = field(default_factory=list)
     rate: float = 1.0
+    to_last_start: bool = False
 
     def play(self) -> None:
         """Submit and cancel at the planned times; return when the queue is empty."""
@@ -65,6 +70,10 @@ class Recorder:
             else:
                 one = self.submissions[place]
                 self.ids.append(int(run(*one.command(self.ids), user=one.user).out.split(";")[0]))
+        while self.to_last_start and run("squeue", "-h", "-a", "-t", "PD").out:
+            time.sleep(1)
+        if self.to_last_start:
+            run("scancel", "-Q", "-t", "RUNNING", check=False)
         while run("squeue", "-h", "-a").out:
             time.sleep(1)
         time.sleep(2)  # slurmdbd's last records
@@ -75,9 +84,16 @@ class Recorder:
         return sorted([*submits, *cancels])
 
     def recording(
-        self, uid: int = 0, done_s: Sequence[float] = (), *, limited: bool = False, **of_daemon: float
+        self,
+        uid: int = 0,
+        done_s: Sequence[float] = (),
+        *,
+        limited: bool = False,
+        placed: bool = False,
+        **of_daemon: float,
     ) -> Recording:
         """Every job, by id. uid, done_s: user of the daemon, and when its cycles ended. limited: see Recording.
+        placed: with the nodes of each job, and the slurm.conf that they are from.
 
         Times come from slurmctld's log (milliseconds), else from sacct (seconds).
         """
@@ -88,7 +104,7 @@ class Recorder:
         spread = spreads(log, end | over)
         place = {job: at for at, job in enumerate(self.ids)}
         made = []
-        for job, array, begun_s, ended_s in accounted(self.ids):
+        for job, array, begun_s, ended_s, state, nodes in accounted(self.ids):
             record = array or job
             one, cancel_s = self.submissions[place[record]], cancel.get(record)
             # a job that is cancelled, or ended for a limit, logs no end
@@ -97,7 +113,9 @@ class Recorder:
                 job, array, f"afterany:{self.ids[one.after]}" if one.after >= 0 else "", one.user, one.gpus, one.nodes,
                 one.limit_min, one.partition, one.qos or "normal", submit[record],
                 begun_s and start.get(job, begun_s), min(ends, default=ended_s), freed.get(job, ended_s), cancel_s,
-                spread.get(job, 0.0), one.account, job in over, one.throttle if array else 0,
+                spread.get(job, 0.0), one.account, job in over or state == "PREEMPTED", one.throttle if array else 0,
+                one.cpus_per_node * one.nodes, one.gpu_type, one.constraint, one.licenses, one.exclusive,
+                nodes if placed else "",
             ))  # fmt: skip
         settings = parse_settings(run("scontrol", "show", "config").out)
         first_s = min(each.submit_s for each in made)
@@ -106,6 +124,7 @@ class Recorder:
         told = {"passes": passes_of(log, first_s, until_s), "cycles": cycles_of(log, uid, done_s),
                 "writes": tuple(writes for *_, writes in written_in(log, uid, done_s))}  # fmt: skip
         files = {name: run(*MADE_BY[name].split()).out for name in (QOS_FILE, ACCOUNTS_FILE)} if limited else {}
+        files |= {CONF.name: CONF.read_text()} if placed else {}
         return Recording(tuple(made), settings, *passes_s, **of_daemon, **told, limited=limited, files=files)
 
 
@@ -150,13 +169,14 @@ def warm_up() -> None:
     until(lambda: not run("squeue", "-h", "-j", job, check=False).out, "the first job ended")
 
 
-def accounted(ids: Sequence[int]) -> Iterator[tuple[int, int, float | None, float | None]]:
-    """Job id, id of its array or 0, start and end of each job, as sacct has them."""
-    listed, fields = ",".join(map(str, ids)), "JobIDRaw,JobID,Start,End"
+def accounted(ids: Sequence[int]) -> Iterator[tuple[int, int, float | None, float | None, str, str]]:
+    """Job id, id of its array or 0, start, end, state and nodes of each job, as sacct has them."""
+    listed, fields = ",".join(map(str, ids)), "JobIDRaw,JobID,Start,End,State,NodeList"
     rows = run("env", "SLURM_TIME_FORMAT=%s", "sacct", "-X", "-n", "-P", "-a", "-j", listed, "-o", fields).out
     for line in rows.splitlines():
-        raw, shown, start, end = line.split("|")
-        yield int(raw), int(shown.partition("_")[0]) if "_" in shown else 0, _number(start), _number(end)
+        raw, shown, start, end, state, nodes = line.split("|")
+        array = int(shown.partition("_")[0]) if "_" in shown else 0
+        yield int(raw), array, _number(start), _number(end), state, nodes
 
 
 def stamp(text: str) -> float:

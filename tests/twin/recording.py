@@ -33,7 +33,9 @@ KEPT = (
     "AuthInfo",
     "Epilog",
     "KillWait",
+    "MessageTimeout",
     "MinJobAge",
+    "Preempt",
     "Priority",
     "SchedulerParameters",
     "SchedulerType",
@@ -41,12 +43,12 @@ KEPT = (
 )
 TOLD = {"backfill": EventKind.BACKFILL, "usage": EventKind.USAGE, "check": EventKind.CHECK}  # all else are main passes
 COUNTS = ("usage", "check")
-UNLIMITED_S = 3600.0  # run time of a job whose user ended it: longer than anybody waited
+LONGER_S = 3600.0  # that a job would have run on whose user ended it, or Slurm
 
 
 @dataclass(frozen=True)
 class Ran:
-    """One job as Slurm ran it; times are Unix seconds, None where it never came to that.
+    """One job as Slurm ran it; times are Unix seconds, None where it never came to that. cpus: of all its nodes.
 
     array_id: 0 = no array. end_s: its nodes begin to complete. freed_s: all are done with that; spread_s: the last by
     name so much after the first. ended: by Slurm itself, for a limit.
@@ -70,13 +72,20 @@ class Ran:
     account: str = ""
     ended: bool = False
     array_limit: int = 0
+    cpus: int = 0
+    gpu_type: str = ""
+    constraint: str = ""
+    licenses: str = ""
+    exclusive: bool = False
+    node_list: str = ""  # where that was recorded
 
     @property
     def run_s(self) -> float:
         """How long it would have run if nobody had ended it [s]."""
         if self.start_s is None or self.end_s is None:
             return 1.0
-        return UNLIMITED_S if self.ended or self.end_s == self.cancel_s else max(self.end_s - self.start_s, 0.01)
+        cut = self.ended or self.end_s == self.cancel_s
+        return max(self.end_s - self.start_s, 0.01) + (LONGER_S if cut else 0.0)
 
 
 @dataclass(frozen=True)
@@ -173,7 +182,7 @@ def twin(recording: Recording) -> Twin:
     origin_s, ran = recording.origin_s, recording.ran
     model = SlurmctldSettings.from_settings(
         recording.settings, epoch_s=origin_s, rpc_latency_s=recording.lateness_s,
-        sched_phase_s=recording.full_pass_s - origin_s,
+        sched_phase_s=recording.full_pass_s - origin_s, submit_late_s=0.0,
     )  # fmt: skip
     model = replace(model, bf_phase_s=recording.backfill_s - origin_s + model.bf_interval_s)
     ids = [each.job_id for each in ran]
@@ -207,7 +216,7 @@ def _layout(recording: Recording) -> ClusterLayout:
 def _requests(trace: Trace, ran: Sequence[Ran], origin_s: float) -> SubmittedRequests:
     return SubmittedRequests.of(trace, [each.job_id for each in ran], {
         "nodes": [each.nodes for each in ran],
-        "cpus": [each.gpus * CPUS_PER_GPU for each in ran],
+        "cpus": [each.cpus or each.gpus * CPUS_PER_GPU for each in ran],
         "memory_mib": [each.nodes * MIB_PER_NODE for each in ran],
         "partition": [each.partition for each in ran],
         "user": [each.user for each in ran],
@@ -216,6 +225,8 @@ def _requests(trace: Trace, ran: Sequence[Ran], origin_s: float) -> SubmittedReq
         "array_id": [each.array_id for each in ran],
         "array_limit": [each.array_limit for each in ran],
         "dependency": [each.dependency for each in ran],
+        **{name: [getattr(each, name) for each in ran]
+           for name in ("gpu_type", "constraint", "licenses", "exclusive")},
         "epilog_s": [max((each.freed_s or 0.0) - (each.end_s or 0.0), 0.0) for each in ran],
         "epilog_spread_s": [each.spread_s for each in ran],
         "cancel_s": [np.inf if each.cancel_s is None else each.cancel_s - origin_s for each in ran],

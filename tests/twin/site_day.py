@@ -1,13 +1,14 @@
-"""Three hours of a site on the Slurm of a lab whose clock runs fast, kept with what an administrator would have of it.
+"""Some hours of a site on the Slurm of a lab whose clock runs fast, kept with what an administrator would have of it.
 
-    python -m tests.twin.site_day alone|srsf
+    python -m tests.twin.site_day alone|srsf [calm]
 
-as root inside a lab; tests/recorded/twin/site/record.py calls it. It leaves VERSION-CASE-NODES.json.gz in
-/var/tmp/twin/site.
+as root inside a lab; tests/recorded/twin/site/record.py calls it. It leaves VERSION-CASE-NODES.json.gz, or
+VERSION-CASE-calm-NODES.json.gz, in /var/tmp/twin/site.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import re
@@ -40,6 +41,9 @@ CONF = {
 }  # fmt: skip
 FIELDS = ("Cluster,JobID,JobIDRaw,User,Account,Partition,QOS,State,Submit,Eligible,Start,End,ElapsedRaw,Suspended,"
           "TimelimitRaw,NNodes,NodeList,AllocTRES,ReqTRES,SubmitLine,JobName")  # fmt: skip
+CALM_SEED, CALM_JOBS, CALM_OVER_S = 53, 320, 4 * 3600.0  # the first seed from 51 on whose load is 0.9 to 1.1
+CALM_SIZES = ([1, 2, 4, 8, 16, 32], [30, 15, 15, 25, 10, 5])  # GPUs, and in how many of 100 submissions
+CALM_RUN_S = (1200.0, 1.1, 60.0, 7200.0)  # median, sigma of the logarithm, shortest, longest
 SACCT = ("env", "SLURM_TIME_FORMAT=%s", "sacct", "-aXDP", "--noconvert", "--delimiter=;|;", "-o", FIELDS)
 
 
@@ -72,19 +76,56 @@ def _submission(draw: random.Random, place: int, at_s: float) -> Submission:
     )
 
 
+def calm_workload(jobs: int = CALM_JOBS, seed: int = CALM_SEED) -> list[Submission]:
+    """Submissions over four hours that make at least `jobs` jobs, longer and fewer than those of `workload`.
+
+    Run times are log-normal, and a user's time limit is one to four times the run time, rounded up to a usual one.
+    Arrays, dependencies, the QOS and cancellations are as frequent as there.
+    """
+    draw, made, count = random.Random(seed), list[Submission](), 0
+    while count < jobs:
+        made.append(_calm_submission(draw, len(made), CALM_OVER_S * (count + draw.random()) / jobs))
+        count += made[-1].tasks
+    return made
+
+
+def _calm_submission(draw: random.Random, place: int, at_s: float) -> Submission:
+    kind, gpus = draw.random(), draw.choices(*CALM_SIZES)[0]
+    tasks, limited = draw.randint(3, 6) if kind < 0.05 else 1, 0.05 <= kind < 0.15
+    median_s, sigma, least_s, most_s = CALM_RUN_S
+    run_s = round(min(max(draw.lognormvariate(math.log(median_s), sigma), least_s), most_s))
+    wish_s = run_s * draw.uniform(1.1, 4.0)
+    limit_min = next((limit for limit in LIMITS_MIN if 60 * limit >= wish_s), LIMITS_MIN[-1])
+    return Submission(
+        at_s=at_s,
+        user=draw.choice(USERS),
+        gpus=min(gpus, 2) if tasks > 1 or limited else gpus,
+        sleep_s=run_s,
+        limit_min=limit_min,
+        partition="short" if limit_min <= 60 and draw.random() < 0.25 else "gpu",
+        qos=QOS.name if limited else "",
+        tasks=tasks,
+        after=draw.randrange(max(0, place - 20), place) if 0.15 <= kind < 0.25 and place else -1,
+        cancel_s=draw.uniform(60.0, 3600.0) if 0.25 <= kind < 0.30 else 0.0,
+    )
+
+
 def main() -> None:
-    case, seed = sys.argv[1], int(os.environ.get("TWIN_SEED", "38"))
+    case, calm, seed = sys.argv[1], "calm" in sys.argv[2:], int(os.environ.get("TWIN_SEED", "38"))
+    submissions = calm_workload() if calm else workload(JOBS, seed)
     prepare()
     with clock.settable(), more_nodes(NODES, "spare"):
         widen()
         until(lambda: len(run("sinfo", "-h", "-N", "-p", "gpu", "-t", "idle").out.splitlines()) == NODES, "all idle")
         clock.run_at(RATE)
         time.sleep(OLD_WAITS_S)
-        recorder = Recorder(workload(JOBS, seed), rate=RATE)
+        recorder = Recorder(submissions, rate=RATE, to_last_start=calm)
         recording = alone(recorder) if case == "alone" else under_the_daemon(recorder)
         files = {**site_files(), "sacct.txt": sacct(recorder.ids)}
         KEPT.mkdir(parents=True, exist_ok=True)
-        replace(recording, files=files).write(KEPT / f"{recording.version}-{case}-{NODES}.json.gz")
+        replace(recording, files=files).write(
+            KEPT / f"{recording.version}-{case}{'-calm' if calm else ''}-{NODES}.json.gz"
+        )
 
 
 def alone(recorder: Recorder) -> Recording:

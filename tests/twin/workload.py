@@ -35,22 +35,36 @@ class Submission:
     cancel_s: float = 0.0  # after its submission, 0 = never
     account: str = ""
     throttle: int = 0  # tasks that may run at once, 0 = all
+    node_count: int = 0  # 0 = as few as hold the GPUs
+    cpus: int = 0  # on each node, 0 = by its GPUs
+    gpu_type: str = ""
+    constraint: str = ""
+    licenses: str = ""
+    exclusive: bool = False
 
     @property
     def nodes(self) -> int:
-        return max(1, self.gpus // 8)
+        return self.node_count or max(1, self.gpus // 8)
+
+    @property
+    def cpus_per_node(self) -> int:
+        return self.cpus or CPUS_PER_GPU * (self.gpus // self.nodes)
 
     def command(self, ids: Sequence[int]) -> list[str]:
         """The sbatch command; ids: of the submissions before."""
-        each = self.gpus // self.nodes
+        each, of_type = self.gpus // self.nodes, f"{self.gpu_type}:" if self.gpu_type else ""
         options = [
-            f"--nodes={self.nodes}", f"--gpus-per-node={each}", "--ntasks-per-node=1", "--mem=1G", "--output=/dev/null",
-            f"--cpus-per-task={CPUS_PER_GPU * each}", f"--time={self.limit_min}", f"--partition={self.partition}",
+            f"--nodes={self.nodes}", f"--gpus-per-node={of_type}{each}", "--ntasks-per-node=1",
+            "--mem=1G", "--output=/dev/null",
+            f"--cpus-per-task={self.cpus_per_node}", f"--time={self.limit_min}", f"--partition={self.partition}",
         ]  # fmt: skip
         options += [f"--qos={self.qos}"] if self.qos else []
         options += [f"--account={self.account}"] if self.account else []
         at_once = f"%{self.throttle}" if self.throttle else ""
         options += [f"--array=1-{self.tasks}{at_once}"] if self.tasks > 1 else []
+        options += [f"--constraint={self.constraint}"] if self.constraint else []
+        options += [f"--licenses={self.licenses}"] if self.licenses else []
+        options += ["--exclusive"] if self.exclusive else []
         options += [f"--dependency=afterany:{ids[self.after]}"] if self.after >= 0 else []
         return ["sbatch", "--parsable", *options, f"--wrap=sleep {self.sleep_s}"]
 

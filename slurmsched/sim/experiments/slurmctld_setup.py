@@ -241,7 +241,7 @@ def fitted_trace(trace: Trace, described: ClusterDescription) -> tuple[Trace, tu
     """
     trace, dropped = _without_strangers(trace, described)
     trace, ignored = _without_unknown_features(trace, described.layout)
-    return trace, (*dropped, *ignored, *_strange_licenses(trace, described.layout), *_spread(trace, described.layout))
+    return trace, (*dropped, *ignored, *_strange_licenses(trace, described.layout))
 
 
 def _strange_licenses(trace: Trace, layout: ClusterLayout) -> list[str]:
@@ -251,17 +251,6 @@ def _strange_licenses(trace: Trace, layout: ClusterLayout) -> list[str]:
     shown = ", ".join(list(dict.fromkeys(name for names in missing.values() for name in names))[:NAMES_SHOWN])
     return [
         f"the cluster has no licences {shown}: those of {pluralize(jobs, 'job')} do not count; they may start too early"
-    ] if jobs else []  # fmt: skip
-
-
-def _spread(trace: Trace, layout: ClusterLayout) -> list[str]:
-    """What to tell of jobs of several nodes that asked for several partitions of the cluster."""
-    known = {partition.name for partition in layout.partitions}
-    names = [text for text in trace.partitions.names if len(known & set(text.split(","))) > 1]
-    jobs = int((trace.partitions.isin(names) & (trace.nodes > 1)).sum())
-    return [
-        f"{pluralize(jobs, 'job')} of several nodes asked for several partitions: in the model their nodes may be of "
-        "more than one, and they wait too short"
     ] if jobs else []  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from slurmsched.errors import InputError
 from slurmsched.kernels.gang_fit import part_of
-from slurmsched.kernels.slurmctld_nodes import NodeRequest, pick_nodes
+from slurmsched.kernels.slurmctld_nodes import NodeOrder, NodeRequest, pick_nodes
 from slurmsched.model.columns import Bools, Floats, Int64s, Labels, Table, column, text_column
 from slurmsched.model.hostlists import expand_or_none
 from slurmsched.model.trace import Trace
@@ -147,7 +147,9 @@ class JobDemands:
     """nodes: (J,). need, last: (J, R) of each node and of the last one, what ClusterLayout.resources has.
     part: (J,) row of the layout's partition; of several the one that Slurm tries first.
     area, pool: (J,) rows of members (Q, N), the nodes of a
-    partition or of several, and of usable (P, N). bound: (J,) bound to the nodes of its pool. factors: (J,) priority
+    partition or of several, and of usable (P, N). choices, choice_part: (P, C) of each pool, for each partition that
+    its jobs name, in the order in which Slurm tries them, the row of usable for its nodes alone and the partition; -1
+    where there are fewer. least_loaded: (J,) LLN. bound: (J,) bound to the nodes of its pool. factors: (J,) priority
     points. qos_priority: (J,) of the QOS. never: (J,) bool, jobs that do not count and that these nodes can never hold.
     parted: (J,) over how many nodes a placement shares the job out, so that it comes to the same, see part_of."""
 
@@ -159,11 +161,19 @@ class JobDemands:
     members: Bools
     pool: Int64s
     usable: Bools
+    choices: Int64s
+    choice_part: Int64s
+    least_loaded: Bools
     bound: Bools
     factors: Floats
     parted: Int64s
     qos_priority: Floats
     never: Bools
+
+    @property
+    def several(self) -> bool:
+        """Whether any job names several partitions."""
+        return self.choices.shape[1] > 1
 
     @property
     def cpus(self) -> Int64s:
@@ -194,6 +204,8 @@ class JobDemands:
         usable = np.array([kinds[row] & layout.mask(pins[text]) for row, text in places]).reshape(
             len(places), members.shape[1]
         )
+        usable, choices, choice_part = _by_partition(usable, pool, area, _partition_sets(requests.partition, layout),
+                                                     members)  # fmt: skip
         fewest = layout.of_partitions("min_nodes")[part]
         nodes, need, last = _shares(trace.gpus, requests, layout, kinds, kind, fewest)
         need, last = (_with_caps(each, layout, part) for each in (need, last))
@@ -202,7 +214,8 @@ class JobDemands:
         bound = (count > 0) & (count >= nodes)
         unequal = (trace.gpus % np.maximum(nodes, 1) == 0) & (need[:, 0] * nodes != trace.gpus)
         split = np.where(unequal, 1, nodes)
-        made = cls(nodes, need, last, part, area, members, pool.astype(np.int64), usable, bound, factors, split,
+        made = cls(nodes, need, last, part, area, members, pool.astype(np.int64), usable, choices, choice_part,
+                   layout.of_partitions("least_loaded")[part] > 0, bound, factors, split,
                    _qos_priority(requests, layout), np.zeros(len(trace), np.bool_))  # fmt: skip
         never = made._impossible(layout)
         made._refuse_impossible(trace, never & trace.counted, layout, requests.gpu_type)
@@ -219,11 +232,12 @@ class JobDemands:
         have = layout.resources()
         kinds_of_demand = np.column_stack([self.pool, self.nodes, self.need, self.last])
         _, rows, alike = np.unique(kinds_of_demand, axis=0, return_index=True, return_inverse=True)
-        taken = np.zeros(have.shape[1], np.int64)
-        requests = [NodeRequest(self.nodes[row], self.need[row], self.last[row]) for row in rows.tolist()]
-        pools = self.usable[self.pool[rows]]
-        never = np.array([not pick_nodes(have, pool, request, False, taken)
-                          for pool, request in zip(pools, requests, strict=True)], np.bool_)  # fmt: skip
+        taken, order = np.zeros(have.shape[1], np.int64), NodeOrder(False, np.zeros(have.shape[1], np.int64))
+        requests = [NodeRequest(self.nodes[row], self.need[row], self.last[row], False) for row in rows.tolist()]
+        choices = self.choices[self.pool[rows]].tolist()
+        holds = (any(pick_nodes(have, self.usable[pool], request, order, taken) for pool in pools if pool >= 0)
+                 for pools, request in zip(choices, requests, strict=True))  # fmt: skip
+        never = ~np.array(list(holds), np.bool_)
         found: Bools = never[alike.reshape(-1)]
         return found
 
@@ -242,19 +256,43 @@ class JobDemands:
         raise too_large(trace.job_id[like], trace.gpus[like], int(room[row]), types[row])
 
 
-def _areas(asked: Labels, layout: ClusterLayout, part: Int64s) -> tuple[Bools, Int64s]:
-    """The nodes of each partition of the layout, and of each set of several that jobs ask for (Q, N); the row of each
-    job's. (J,). part: (J,) row of its partition in the layout.
+def _partition_sets(asked: Labels, layout: ClusterLayout) -> list[list[int]]:
+    """Rows of the layout's partitions: each one alone, then each set of several that jobs ask for, in its order."""
+    names = {each.name: row for row, each in enumerate(layout.partitions)}
+    several = [text.split(",") for text in asked.names if "," in text]
+    return [[row] for row in names.values()] + [[names[name] for name in each if name in names] for each in several]
 
-    Slurm tries the partitions of a job one after the other. Here a job may start on nodes of any.
+
+def _areas(asked: Labels, layout: ClusterLayout, part: Int64s) -> tuple[Bools, Int64s]:
+    """The nodes of each of _partition_sets (Q, N), and the row of each job's. (J,).
+
+    part: (J,) row of its partition in the layout.
     """
-    members = [layout.mask(partition.nodes) for partition in layout.partitions]
-    names, area = {each.name: row for row, each in enumerate(layout.partitions)}, part.copy()
-    for code, text in enumerate(asked.names):
-        if "," in text:
-            area[asked.codes == code] = len(members)
-            members.append(np.any([members[names[name]] for name in text.split(",") if name in names], axis=0))
-    return np.array(members), area
+    alone, area = [layout.mask(partition.nodes) for partition in layout.partitions], part.copy()
+    sets = _partition_sets(asked, layout)
+    several = (code for code, text in enumerate(asked.names) if "," in text)
+    for row, code in enumerate(several, start=len(alone)):
+        area[asked.codes == code] = row
+    return np.array([np.any([alone[row] for row in each], axis=0) for each in sets]), area
+
+
+def _by_partition(
+    usable: Bools, pool: Int64s, area: Int64s, sets: list[list[int]], members: Bools
+) -> tuple[Bools, Int64s, Int64s]:
+    """usable with a row more for each pool and each of its partitions, if it has several; choices and choice_part of
+    JobDemands. pool, area: (J,). sets: of _partition_sets."""
+    pools, first = np.unique(pool, return_index=True)
+    parts = {of: sets[row] for of, row in zip(pools.tolist(), area[first].tolist(), strict=True)}
+    most, made = max((len(each) for each in parts.values()), default=1), list(usable)
+    choices, choice_part = (np.full((len(usable), most), -1, np.int64) for _ in range(2))
+    for of, each in parts.items():
+        choice_part[of, : len(each)] = each
+        if len(each) == 1:
+            choices[of, 0] = of
+            continue
+        choices[of, : len(each)] = range(len(made), len(made) + len(each))
+        made += [usable[of] & members[part] for part in each]
+    return np.array(made).reshape(len(made), members.shape[1]), choices, choice_part
 
 
 def _kinds(

@@ -22,6 +22,7 @@ from slurmsched.kernels.slurmctld_passes import (
 )
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.sim.event_loop import Event, EventHeap, EventKind
+from slurmsched.sim.slurmctld.job_queue import QueueRecords, queue_records
 from slurmsched.sim.slurmctld.simulated_jobs import JobPhase
 from slurmsched.sim.slurmctld.slurmctld_settings import SlurmctldSettings
 
@@ -190,34 +191,34 @@ def main_starts(cluster: SlurmctldState, full: bool) -> list[Start]:
 
     Of a long queue it takes the first part alone, where the rest would find its partitions blocked.
     """
-    rows, demand = main_rows(cluster, full), cluster.demand
+    records, demand = main_records(cluster, full), cluster.demand
     depth, planned = NO_LIMIT if full else cluster.model.queue_depth, cluster.planned()
-    for part in (rows[: FIRST_PART * cluster.model.queue_depth], rows) if len(rows) else ():
+    first = records.take(slice(FIRST_PART * cluster.model.queue_depth))
+    for part in (first, records) if len(records) else ():
         failed = np.zeros(len(demand.members), np.bool_)
-        started = _main(cluster, part, depth, demand.usable, demand.pool[part], planned, failed)
-        if len(part) == len(rows) or failed[demand.area[rows[len(part) :]]].all():
+        started = _main(cluster, part, depth, demand.usable, planned, failed)
+        if len(part) == len(records) or failed[records.part[len(part) :]].all():
             break
-    return started if len(rows) else []
+    return started if len(records) else []
 
 
-def main_rows(cluster: SlurmctldState, full: bool) -> Int64s:
-    """Rows that a main pass may come to test, in its order. full: as in main_starts."""
-    rows = _unbooked(cluster)
-    return rows if full else _first_records(cluster, rows, cluster.model.queue_depth + 1)
+def main_records(cluster: SlurmctldState, full: bool) -> QueueRecords:
+    """Records that a main pass may come to test, in its order. full: as in main_starts."""
+    records = queue_records(cluster, _unbooked(cluster))
+    return records if full else _first_records(records, cluster.model.queue_depth + 1)
 
 
-def _first_records(cluster: SlurmctldState, rows: Int64s, records: int) -> Int64s:
-    """The first rows that hold this number of records, as many as there are at most.
+def _first_records(records: QueueRecords, most: int) -> QueueRecords:
+    """The first of these that count as so many records, as many as there are at most.
 
-    An array counts where it comes first, whether or not other rows stand between its tasks.
+    An array counts where it comes first, whether or not others stand between its tasks.
     """
-    if not cluster.job.requests.array_id.any():
-        return rows[:records]
-    array = cluster.job.requests.array_id[rows]
-    begins: Bools = array == 0
-    begins[np.unique(array, return_index=True)[1]] = True
+    if not records.array.any():
+        return records.take(slice(most))
+    begins: Bools = records.array == 0
+    begins[np.unique(records.array, return_index=True)[1]] = True
     found = np.flatnonzero(begins)
-    return rows[: int(found[records])] if records < len(found) else rows
+    return records.take(slice(int(found[most]))) if most < len(found) else records
 
 
 def booked_starts(cluster: SlurmctldState, row: int) -> list[Start]:
@@ -227,9 +228,9 @@ def booked_starts(cluster: SlurmctldState, row: int) -> list[Start]:
     if not booking.start_s <= cluster.now_s < end_s <= booking.end_s:
         return []
     usable = (cluster.demand.usable[cluster.demand.pool[row]] & booking.nodes)[None, :]
-    rows, pool = np.array([row]), np.zeros(1, np.int64)
-    failed = np.zeros(len(cluster.demand.members), np.bool_)
-    return _main(cluster, rows, 1, usable, pool, cluster.planned(booking.name), failed)
+    none, failed = np.zeros(1, np.int64), np.zeros(len(cluster.demand.members), np.bool_)
+    record = QueueRecords(np.array([row]), none, cluster.demand.area[[row]], none, none)
+    return _main(cluster, record, 1, usable, cluster.planned(booking.name), failed)
 
 
 def _unbooked(cluster: SlurmctldState) -> Int64s:
@@ -240,41 +241,41 @@ def _unbooked(cluster: SlurmctldState) -> Int64s:
 
 def _main(
     cluster: SlurmctldState,
-    rows: Int64s,
+    records: QueueRecords,
     depth: int,
     usable: Bools,
-    pool: Int64s,
     planned: tuple[Floats, Bools],
     failed: Bools,
 ) -> list[Start]:
     demand = cluster.demand
     given = main_pass(
         PassNodes(cluster.free_resources.copy(), cluster.completing > 0, usable), cluster.open_nodes.copy(),
-        PassPartitions(demand.members, demand.area[rows], demand.bound[rows], failed), ClosedTimes(*planned),
-        _queued(cluster, rows, pool), cluster.limits.room.copy(), depth, cluster.now_s, cluster.model.shortest_run,
+        PassPartitions(demand.members, records.part, demand.bound[records.row], failed), ClosedTimes(*planned),
+        _queued(cluster, records), cluster.limits.room.copy(), depth, cluster.now_s, cluster.node_order,
     )  # fmt: skip
-    return _started(rows, given)
+    return _started(records.row, given)
 
 
-def _queued(cluster: SlurmctldState, rows: Int64s, pool: Int64s) -> QueuedJobs:
-    """The rows as a pass takes them. pool: of each row its pool of nodes."""
-    demand, limits = cluster.demand, cluster.limits
+def _queued(cluster: SlurmctldState, records: QueueRecords) -> QueuedJobs:
+    """The records as a pass takes them."""
+    demand, limits, rows = cluster.demand, cluster.limits, records.row
     return QueuedJobs(
-        pool, demand.nodes[rows], demand.need[rows], demand.last[rows], cluster.trace.time_limit_s[rows],
-        cluster.job.requests.array_id[rows], limits.tried[rows], limits.amount[rows], limits.throttle[rows],
-        _groups(cluster, rows), _reserve(cluster, rows),
+        records.pool, demand.nodes[rows], demand.need[rows], demand.last[rows], cluster.trace.time_limit_s[rows],
+        records.array, limits.tried[rows], limits.amount[rows], limits.throttle[rows],
+        _groups(cluster, records), _reserve(cluster, rows),
+        demand.least_loaded[rows],
+        records.job if demand.several else np.arange(len(rows)),
     )  # fmt: skip
 
 
-def _groups(cluster: SlurmctldState, rows: Int64s) -> Int64s:
+def _groups(cluster: SlurmctldState, records: QueueRecords) -> Int64s:
     """Numbers of the user, the partition, and both, for the limits on jobs that a backfill pass tests. (R, 3)."""
-    model, none = cluster.model, np.zeros(len(rows), np.int64)
+    model, none, part = cluster.model, np.zeros(len(records), np.int64), records.part
     if not (model.bf_max_job_user or model.bf_max_job_part or model.bf_max_job_user_part):
-        return np.zeros((len(rows), 3), np.int64)
+        return np.zeros((len(records), 3), np.int64)
     user = none
     if model.bf_max_job_user or model.bf_max_job_user_part:
-        user = cluster.job.requests.user.codes[rows].astype(np.int64)
-    part = cluster.demand.part[rows]
+        user = cluster.job.requests.user.codes[records.row].astype(np.int64)
     both = user * len(cluster.layout.partitions) + part if model.bf_max_job_user_part else none
     return np.column_stack([user, part, both])
 
@@ -297,21 +298,22 @@ def backfill_starts(cluster: SlurmctldState) -> list[Start]:
     rows, model = _unbooked(cluster), cluster.model
     if not len(rows):
         return []
+    records = queue_records(cluster, rows)
     if model.backfill == "easy":
-        return _easy_starts(cluster, _tested(cluster, rows))
+        return _easy_starts(cluster, _tested(cluster, records))
     running, planned = running_by_end(cluster), ClosedTimes(*cluster.planned())
     walked = max(2 * model.bf_max_job_test, 1)
     while True:
-        part = _tested(cluster, rows[:walked])
-        tried = np.concatenate([part, _one_of_each(cluster, rows[walked:])])
+        part = _tested(cluster, records.take(slice(walked)))
+        tried = part.joined(records.take(slice(walked, None)).one_of_each())
         if not len(tried):
             return []
         given, settled = backfill_pass(
-            _backfill_rules(model, cluster.now_s), _nodes(cluster), running, planned,
-            _queued(cluster, tried, cluster.demand.pool[tried]), len(part), cluster.limits.room.copy(),
+            _backfill_rules(cluster), _nodes(cluster), running, planned,
+            _queued(cluster, tried), len(part), cluster.limits.room.copy(),
         )  # fmt: skip
         if settled:
-            return _started(tried, given)
+            return _started(tried.row, given)
         walked *= FIRST_PART
 
 
@@ -321,14 +323,15 @@ def _nodes(cluster: SlurmctldState) -> PassNodes:
     return PassNodes(cluster.free_resources.copy(), cluster.completing > 0, usable)
 
 
-def _backfill_rules(model: SlurmctldSettings, now_s: float) -> BackfillRules:
-    tick_s = float(model.whole_ticks(now_s))
+def _backfill_rules(cluster: SlurmctldState) -> BackfillRules:
+    model = cluster.model
+    tick_s = float(model.whole_ticks(cluster.now_s))
     return BackfillRules(
         tick_s, float(tick_s + model.bf_window_s), float(model.bf_resolution_s), float(model.epoch_s),
         model.bf_max_job_start or NO_LIMIT, model.bf_max_job_array_resv,
         model.bf_node_space_size or model.bf_max_job_test, model.bf_max_job_test,
         np.array([model.bf_max_job_user, model.bf_max_job_part, model.bf_max_job_user_part], np.int64),
-        model.shortest_run, model.last_of_all,
+        cluster.node_order, model.last_of_all,
     )  # fmt: skip
 
 
@@ -347,19 +350,19 @@ def running_by_end(cluster: SlurmctldState, *, completing: bool = False) -> Runn
     return RunningJobs(end[order], np.cumsum(count) - count, count, node, held)
 
 
-def _tested(cluster: SlurmctldState, rows: Int64s) -> Int64s:
-    """The rows that a backfill pass can come to look at: those whose limits have room, and of an array no more tasks
+def _tested(cluster: SlurmctldState, records: QueueRecords) -> QueueRecords:
+    """The records that a backfill pass can come to look at: those whose limits have room, and of an array no more tasks
     than can start or get a reservation.
 
     An array is one record. The pass itself counts those that it tests; one that finds no nodes does not count.
     """
     model = cluster.model
-    rows = rows[cluster.limits.within(rows)]
-    array = cluster.job.requests.array_id[rows]
+    records = records.take(cluster.limits.within(records.row))
+    array = records.array
     if array.any():
-        place = _place_in_group(np.where(array > 0, array, -1 - np.arange(len(rows))))
-        rows = rows[place <= _startable(cluster, rows) + model.bf_max_job_array_resv]
-    return rows
+        place = _place_in_group(np.where(array > 0, array, -1 - np.arange(len(records))))
+        records = records.take(place <= _startable(cluster, records.row) + model.bf_max_job_array_resv)
+    return records
 
 
 def _startable(cluster: SlurmctldState, rows: Int64s) -> Int64s:
@@ -388,9 +391,10 @@ def _started(rows: Int64s, given: Int64s) -> list[Start]:
     return [(int(rows[part[0, 0]]), part[:, 1], part[:, 2]) for part in parts]
 
 
-def _easy_starts(cluster: SlurmctldState, rows: Int64s) -> list[Start]:
+def _easy_starts(cluster: SlurmctldState, records: QueueRecords) -> list[Start]:
     """EASY counts GPUs only and reserves for the head alone. It looks at twice bf_max_job_test records at most."""
-    rows = _first_records(cluster, rows, 2 * cluster.model.bf_max_job_test)
+    found = _first_records(records, 2 * cluster.model.bf_max_job_test).row
+    rows: Int64s = found[np.sort(np.unique(found, return_index=True)[1])]
     if not len(rows):
         return []
     gpus, demand = cluster.trace.gpus[rows], cluster.demand

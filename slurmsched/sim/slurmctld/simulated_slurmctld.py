@@ -44,7 +44,7 @@ class SlurmctldEvents(SlurmctldState):
     def _foresee(self) -> None:
         """Events known from the start."""
         for row, submit_s in enumerate(self.trace.submit_s.tolist()):
-            self._events.push(submit_s, EventKind.SUBMIT, row)
+            self._events.push(submit_s + self.model.submit_late_s, EventKind.SUBMIT, row)
         for row in np.flatnonzero(np.isfinite(self.job.requests.cancel_s)).tolist():
             self._events.push(float(self.job.requests.cancel_s[row]), EventKind.CANCEL, row)
         for closure in self.layout.closures:

@@ -9,7 +9,7 @@ import numpy as np
 from slurmsched.kernels.slurmctld_nodes import NodeRequest, pick_nodes
 from slurmsched.kernels.slurmctld_passes import ClosedTimes, close
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.sim.slurmctld.scheduler_passes import main_rows
+from slurmsched.sim.slurmctld.scheduler_passes import main_records
 from slurmsched.sim.slurmctld.simulated_jobs import JobPhase
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ def preemptions(
     records. Of each partition only the first job counts, whether it preempts or not. Passed over are jobs that a limit
     stops, jobs that name a reservation, and jobs for which too few nodes are open until their time limits.
     """
-    order, closed = main_rows(cluster, full), ClosedTimes(*cluster.planned())
+    records, closed = main_records(cluster, full).row, ClosedTimes(*cluster.planned())
+    order: Int64s = records[np.sort(np.unique(records, return_index=True)[1])]
     rows = cluster.holdings.rows
     running = rows[cluster.job.phase[rows] == JobPhase.RUNNING]
     found, blocked = list[tuple[int, Int64s]](), set[int]()
@@ -109,9 +110,9 @@ def _victims(cluster: SlurmctldState, row: int, candidates: Int64s, usable: Bool
     """The fewest of the candidates, taken in order, without which the job fits; none if it fits on nodes that are
     completing, or never. (V,). usable: (N,)."""
     demand, free = cluster.demand, cluster.free_resources.copy()
-    request = NodeRequest(int(demand.nodes[row]), demand.need[row], demand.last[row])
+    request = NodeRequest(int(demand.nodes[row]), demand.need[row], demand.last[row], bool(demand.least_loaded[row]))
     taken = np.zeros(len(usable), np.int64)
-    if pick_nodes(free, usable, request, cluster.model.shortest_run, taken):
+    if pick_nodes(free, usable, request, cluster.node_order, taken):
         return candidates[:0]
     gone = list[int]()
     for victim in candidates.tolist():
@@ -120,7 +121,7 @@ def _victims(cluster: SlurmctldState, row: int, candidates: Int64s, usable: Bool
             continue
         free[:, node] += held.T
         gone.append(victim)
-        if pick_nodes(free, usable, request, cluster.model.shortest_run, taken):
+        if pick_nodes(free, usable, request, cluster.node_order, taken):
             return np.array(_needed(cluster, gone, free, usable, request, taken), np.int64)
     return candidates[:0]
 
@@ -133,7 +134,7 @@ def _needed(
     for victim in gone:
         node, held = cluster.holdings.of(victim)
         free[:, node] -= held.T
-        if not pick_nodes(free, usable, request, cluster.model.shortest_run, taken):
+        if not pick_nodes(free, usable, request, cluster.node_order, taken):
             free[:, node] += held.T
             needed.append(victim)
     return needed

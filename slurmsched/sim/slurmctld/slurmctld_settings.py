@@ -46,8 +46,11 @@ class SlurmctldSettings:
     "now", "daily", "weekly", "monthly", "quarterly" or "yearly"; fair_tree: unless NO_FAIR_TREE; damping:
     FairShareDampeningFactor; billing_max: PriorityFlags=MAX_TRES. safe_limits: AccountingStorageEnforce=safe, a job
     starts only if what its limits leave lasts to its end.
-    epilog_s: from the end of a job to the return of what it held, a second for a site's settings. kill_wait_s: from a
-    requeue to that. requeue_delay_s: from then until it may start again (cred_expire; requeue_delay from 25.11 on).
+    submit_late_s: a job comes so much after its recorded Submit, which sacct rounds down to a second; half a second for
+    a site's settings. epilog_s: from the end of a job to the return of what it held, a second for a site's settings.
+    kill_wait_s: from a requeue to that. message_timeout_s: MessageTimeout; so long after KillWait a pass may end jobs
+    that have had their GraceTime. requeue_delay_s: from then until it may start again (cred_expire; from 25.11
+    on requeue_delay).
     time_limit_check_s: a job is found over its limit at most this much late; a run beyond its time limit ends half
     of it late, one whose GPU minutes or wall time are used up at the next whole multiple.
     rpc_latency_s, writes_per_s: each lever we write takes effect so long after it was planned, and that many a second;
@@ -103,8 +106,10 @@ class SlurmctldSettings:
     favor_small: bool = False
     calc_period_s: float = 300.0
     base_priority: int = 10_000
+    submit_late_s: float = 0.0
     epilog_s: float = 0.0
     kill_wait_s: float = 30.0
+    message_timeout_s: float = 10.0
     requeue_delay_s: float = 120.0
     time_limit_check_s: float = 30.0
     rpc_latency_s: float = 0.0
@@ -185,6 +190,7 @@ def ideal(backfill: Literal["easy", "none"] = "none") -> SlurmctldSettings:
 # A site's slurm.conf as the numbers of the slurmctld model.
 
 MINUTE_S = 60.0
+WITHIN_SECOND_S = 0.5  # the mean of what sacct leaves off
 LEAST_EPILOG_S = 1.0  # slurmctld counts in seconds, and a node is never back in the second in which its job ends
 BEFORE = 26  # of the year of 26.05: it chooses a single node, and guesses starts, in another way than 24.11 does
 # SchedulerParameters -> field of SlurmctldSettings, unit of Slurm's number [s], 0 for counts.
@@ -216,7 +222,7 @@ def scheduler_settings(settings: Mapping[str, str]) -> dict[str, Any]:
         if key in given:
             number = _number(f"SchedulerParameters.{key}", given[key])
             values[name] = number * unit_s if unit_s else int(number)
-    values |= {"bf_clock": True, "epilog_s": LEAST_EPILOG_S}
+    values |= {"bf_clock": True, "submit_late_s": WITHIN_SECOND_S, "epilog_s": LEAST_EPILOG_S}
     values["defer"] = not {"defer", "defer_batch"}.isdisjoint(given)
     if not settings.get("SchedulerType", "sched/backfill").endswith("backfill"):
         values["backfill"] = "none"
@@ -261,8 +267,9 @@ def priority_settings(settings: Mapping[str, str]) -> dict[str, Any]:
 
 
 def time_settings(settings: Mapping[str, str]) -> dict[str, Any]:
-    """KillWait and MinJobAge as fields of SlurmctldSettings."""
-    return _read(settings, {"KillWait": "kill_wait_s", "MinJobAge": "min_job_age_s"}, _time_s)
+    """KillWait, MessageTimeout and MinJobAge as fields of SlurmctldSettings."""
+    names = {"KillWait": "kill_wait_s", "MessageTimeout": "message_timeout_s", "MinJobAge": "min_job_age_s"}
+    return _read(settings, names, _time_s)
 
 
 def _read(settings: Mapping[str, str], names: Mapping[str, str], value: Callable[[str, str], float]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slurmsched.kernels.slurmctld_nodes import NodeOrder
 from slurmsched.model import JobState, MoveReservation, Reserve
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.job_outcomes import UsageHistory
@@ -61,7 +62,8 @@ class SlurmctldState:
         self._passes = (RecordedPassTimes(self.model, self._events, setting.recorded_passes) if setting.recorded_passes
                         else PassTimes(self.model, self._events))  # fmt: skip
         self._preemption = PreemptionRules(self) if self.model.preempt_type != "none" else None
-        self._victims_of = dict[int, Int64s]()  # waiting job -> running jobs that slurmctld ended for it
+        self._victims_of = dict[int, Int64s]()  # waiting job -> running jobs that slurmctld ends for it
+        self._kills_from_s = dict[int, float]()  # waiting job -> from when its passes end those whose time is over
         self.fair_share.recorded_until(last_recorded(setting.recorded_passes, EventKind.USAGE))
 
     def _admit(self, trace: Trace, requests: SubmittedRequests) -> None:
@@ -83,6 +85,7 @@ class SlurmctldState:
         self.capacity = self.layout.column("gpus")
         self.size = int(self.capacity.max(initial=0))
         self.free_resources = self.layout.resources()
+        self.node_order = NodeOrder(self.model.shortest_run, self.layout.column("weight"))
         tiers = np.array([partition.tier for partition in self.layout.partitions], np.int64)
         self.tier = tiers[self.demand.part] if len(np.unique(tiers)) > 1 else None
         self.open_nodes: Bools = np.ones(len(self.capacity), np.bool_)
@@ -177,15 +180,37 @@ class SlurmctldState:
         holding = self.holdings.rows
         self._victims_of = {row: victims for row, victims in self._victims_of.items()
                             if self.job.phase[row] == JobPhase.PENDING and np.isin(victims, holding).any()}  # fmt: skip
+        over = self._end_grace()
         made = preemptions(self, self._preemption, self._victims_of, full)
         for row, victims in made:
             self._victims_of[row] = victims
+            self._kills_from_s[row] = self._now_s + self.model.kill_wait_s + self.model.message_timeout_s
             for victim in victims.tolist():
                 self._preempt(victim, float(self._preemption.grace_s[victim]))
-        return bool(made)
+        if made:
+            self._end_grace()
+        return bool(made or over)
+
+    def _end_grace(self) -> int:
+        """End the victims whose GraceTime is over, once Slurm tries the job again that they make room for. How many. A
+        pass looks at the others when that may be.
+
+        Source: Slurm's src/slurmctld/node_scheduler.c, select_nodes: not before KillWait and MessageTimeout are over.
+        """
+        had_grace, ended = set(self._had_grace()), 0
+        for row, victims in self._victims_of.items():
+            for victim in victims[self.job.phase[victims] == JobPhase.RUNNING].tolist():
+                at_s = max(float(self.job.leave_s[victim]), self._kills_from_s[row])
+                if victim in had_grace and at_s <= self._now_s:
+                    self._preempt(victim, 0.0)
+                    ended += 1
+                elif self._now_s < at_s < math.inf:
+                    self._passes.ask_full(at_s)
+        return ended
 
     def _preempt(self, row: int, grace_s: float) -> None:
-        """A running job has so long left; then it is cancelled, or requeued. slurmctld ends it when it next looks."""
+        """A running job has so long left; then it is cancelled, or requeued. slurmctld ends it when it next looks at
+        running jobs, if no pass has ended it before."""
         if grace_s:
             end_s = self._passes.check_from(self._now_s + grace_s)
             self.job.leave_s[row] = min(self._now_s + grace_s, end_s)

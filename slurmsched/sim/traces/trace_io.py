@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -212,6 +213,9 @@ def trace_kind(head: FileHead) -> str:
 
 def _what_csv_lacks(head: FileHead) -> str:
     """What to do about a file of no known kind: for a table that is nearly plain CSV, the columns that it lacks."""
+    heading = re.split(rb"\W+", head.start.partition(b"\n")[0])
+    if {b"JobID", b"JobIDRaw"} & set(heading):
+        return "if it is of sacct, --kind sacct says which columns it lacks"
     lacks = min(([name for name in CSV_COLUMNS if name not in head.columns(mark)] for mark in DELIMITERS), key=len)
     if len(lacks) > len(CSV_COLUMNS) / 2:
         return "name its kind with --kind"

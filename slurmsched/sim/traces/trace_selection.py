@@ -67,6 +67,9 @@ def selected(recorded: RecordedTrace, wanted: Selection) -> Selected:
     begin_s, end_s = _window(kept, wanted)
     warm, start_note = _begun(kept, begin_s, warm=wanted.warm_start)
     inside = warm.trace.take(warm.trace.submit_s < end_s) if wanted.until else warm.trace
+    if not len(inside):
+        span = f"{clock_text(kept.trace.submit_s.min(), kept)} to {clock_text(kept.trace.submit_s.max(), kept)}"
+        raise InputError(f"no job remains: these were submitted {span}; a wider --since or --until is needed")
     counted, count_note = _counted(replace(warm, trace=inside), wanted, begin_s)
     return Selected(
         replace(warm, trace=inside.with_columns(counted=counted)), begin_s, (*notes, *start_note, count_note)
@@ -125,7 +128,7 @@ def _filtered(recorded: RecordedTrace, wanted: Selection) -> tuple[RecordedTrace
             known = ", ".join(filter(None, labels.names[:20])) or "none"
             raise InputError(f"no job of {name} {missing[0]!r}; the trace has {known}")
         trace = trace.take(labels.isin(names))
-        notes.append(f"only {name} {', '.join(names)}; jobs of others take no GPUs")
+        notes.append(f"only {name} {', '.join(names)}; jobs of others take no GPUs: waits may be too short")
     return replace(recorded, trace=trace), notes
 
 
@@ -197,8 +200,6 @@ def _warmed(trace: Trace, runs: Int64s, waits: Int64s, begin_s: float) -> Trace:
 def _counted(recorded: RecordedTrace, wanted: Selection, begin_s: float) -> tuple[Bools, str]:
     """Which jobs count, and in words."""
     trace = recorded.trace
-    if not len(trace):
-        raise InputError("no job remains; a wider --since, --until, --partition or --user is needed")
     end_s = float(trace.submit_s.max())
     by_default = f"{EDGE_PCT:g}%" if bool((~np.isnan(trace.start_s)).any()) else "0%"
     bounds = (wanted.count_from or by_default, wanted.count_until or by_default)
@@ -210,7 +211,8 @@ def _counted(recorded: RecordedTrace, wanted: Selection, begin_s: float) -> tupl
     if not inside.any() and not (wanted.count_from or wanted.count_until):
         inside = may  # too few jobs to leave any out
     if not inside.any():
-        raise InputError("no job counts; an earlier --count-from or a later --count-until is needed")
+        window = f"{clock_text(begin_s, recorded)} to {clock_text(end_s, recorded)}"
+        raise InputError(f"no job counts: these were submitted {window}; give another --count-from or --count-until")
     if inside[trace.counted].all():
         return inside, "all jobs count"
     span = f"{clock_text(from_s, recorded)} to {clock_text(until_s, recorded)}"
@@ -249,11 +251,12 @@ def moment_s(
     return at.replace(tzinfo=UTC).timestamp() - recorded.utc_offset_s - recorded.origin_s
 
 
-def clock_text(at_s: float, recorded: RecordedTrace) -> str:
-    """A time of the trace on the site's clock, or as days since its 0 where it has no calendar."""
+def clock_text(at_s: float, recorded: RecordedTrace, *, seconds: bool = False) -> str:
+    """A time of the trace on the site's clock, or as days since its 0 where it has no calendar. seconds: with them."""
     if math.isnan(recorded.origin_s):
-        return f"day {at_s / 86_400:.1f}"
-    return datetime.fromtimestamp(shown_origin_s(recorded) + at_s, UTC).strftime("%Y-%m-%d %H:%M")
+        return f"{at_s:,.0f} s" if seconds else f"day {at_s / 86_400:.1f}"
+    at = datetime.fromtimestamp(shown_origin_s(recorded) + at_s, UTC)
+    return at.strftime("%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M")
 
 
 def shown_origin_s(recorded: RecordedTrace) -> float:

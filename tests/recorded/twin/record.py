@@ -4,7 +4,7 @@
     python3 tests/recorded/twin/record.py twin
     python3 tests/lab/lab.py down --name twin
 
-On the host, eight minutes a lab. A recording replaces the last one of its version, case and TWIN_SEED; its row goes to
+On the host, twelve minutes a lab. A recording replaces the last one of its version, case and TWIN_SEED; its row goes to
 docs/fidelity.md (the workload of srsf is that of the next seed). It fails as the live tests do where the model is out
 of their bounds.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 LAB = HERE.parents[1] / "lab" / "lab.py"
 SEED = f"TWIN_SEED={os.environ.get('TWIN_SEED', '1')}"
-TESTS = ("tests/live/test_twin.py", "tests/live/test_twin_limits.py")
+TESTS = tuple(f"tests/live/test_twin{of}.py" for of in ("", "_limits", "_arrays", "_rules"))
 TEST = ("env", SEED, "python", "-m", "pytest", "-m", "live", *TESTS, "-s", "-q")
 KEPT = "/var/tmp/twin"  # where the test leaves them in the lab
 

@@ -28,7 +28,7 @@ def test_sweep__ranks_a_grid_and_is_taken_up_again(run: Callable[..., Any], trac
     (tmp_path / "g.toml").write_text('policy = ["fifo", "srtf"]\nseed = [0, 1]\n')
     said = run("sweep", trace, "--grid", "g.toml", *SET)
     assert said.code == 0
-    assert [line.split()[0] for line in said.out.splitlines()[1:3]] == ["srtf", "fifo"]
+    assert [line.split()[0] for line in said.out.splitlines()[2:4]] == ["srtf", "fifo"]
     assert "4 of 4 points in" in said.out and "4 played now" in said.out
     again = run("sweep", trace, "--grid", "g.toml", *SET, "--json")
     made = json.loads(again.out)
@@ -61,7 +61,8 @@ def test_sweep__of_a_history_has_the_lines_of_compare(run: Callable[..., Any], t
     assert of_trace["back_test"] == [{"cluster": "1x4", **compared["back_test"]}]
     assert of_trace["assumptions"] == [compared["assumptions"]]
     again = run("sweep", "site.csv", *SET, *policies)
-    assert f"site.csv on 1x4: Trust: {compared['back_test']['verdict']}\n" in again.out
+    assert again.out.startswith("site.csv on 1x4\nBack-test: ")
+    assert f"Trust: {compared['back_test']['verdict']}\n" in again.out
     assert "site.csv: Assumed: model slurmctld; preemption: " in again.out and "0 played now" in again.out
     assert sum(1 for _ in (tmp_path / "sweep.jsonl").open()) == 5
     ideal = json.loads(run("sweep", "site.csv", *SET, "--axis", "model=ideal", "--json").out)["traces"][0]

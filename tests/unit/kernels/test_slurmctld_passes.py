@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slurmsched.kernels.backfill_slots import Runs, ready_nodes
-from slurmsched.kernels.slurmctld_nodes import NodeRequest
+from slurmsched.kernels.slurmctld_nodes import NodeOrder, NodeRequest
 from slurmsched.kernels.slurmctld_passes import BackfillRules, future_start, runs_until_fit
 from slurmsched.model.columns import Int64s
 
@@ -18,9 +18,10 @@ def start_of(on: Int64s, *, nodes: int, gpus: int, from_s: float, last_of_all: b
     runs = Runs(np.array([60.0, 70.0]), np.arange(2), np.arange(2), np.ones(2, np.int64), on, np.tile(need, (2, 1)))
     ready, by_ready = np.empty((1, nodes), np.int64), np.empty((1, nodes), np.int64)
     able = np.array([ready_nodes(free, need, runs, 2, ready[0], by_ready[0])])
-    rules = BackfillRules(0.0, np.inf, 0.0, 0.0, 9, 9, 9, 9, np.zeros(3, np.int64), False, last_of_all)
+    order = NodeOrder(False, np.zeros(nodes, np.int64))
+    rules = BackfillRules(0.0, np.inf, 0.0, 0.0, 9, 9, 9, 9, np.zeros(3, np.int64), order, last_of_all)
     to_go = runs_until_fit(ready, by_ready, able, mask, 1, 0, 0)
-    request = NodeRequest(1, need, need)
+    request = NodeRequest(1, need, need, False)
     start = future_start(rules, free, runs, 2, to_go, ready[0], mask, request, chosen, from_s, np.inf)
     return start, chosen.tolist()
 

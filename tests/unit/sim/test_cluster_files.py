@@ -106,12 +106,6 @@ def test_cluster_of__toml(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_cluster_of__toml_warns_if_weights_differ(tmp_path: Path) -> None:
-    path = tmp_path / "site.toml"
-    path.write_text("[[nodes]]\ncount = 2\ngpus = 8\n[[nodes]]\nnames = 'b1'\ngpus = 8\nweight = 5\n")
-    assert cluster_of(str(path), BUSY).warnings == (f"{path}{WEIGHT_WARNING}",)
-
-
 def test_cluster_of__shipped_example() -> None:
     """The file that the docs point to: 16 nodes of 8 GPUs and 4 of 4."""
     made = cluster_of(str(EXAMPLE), BUSY)
@@ -176,28 +170,23 @@ SelectTypeParameters=CR_Core
 NodeName=a1 Gres=gpu:8 CPUs=64 RealMemory=1000 Weight=20 Feature=a100,ib
 NodeName=b1 Gres=gpu:4 CPUs=32 RealMemory=1000 Weight=10 Features=v100
 PartitionName=gpu Nodes=ALL OverSubscribe=EXCLUSIVE Default=YES
-PartitionName=short Nodes=a1 MaxCPUsPerNode=48 GraceTime=120
+PartitionName=short Nodes=a1 MaxCPUsPerNode=48 GraceTime=120 LLN=YES
 """
 
 
-WEIGHT_WARNING = (
-    ": Weight of nodes is not modelled for jobs of several nodes: these may take nodes of more weight, and jobs that "
-    "need such nodes wait too long"
-)
-
-
 def test_cluster_of__slurm_conf_has_features_weights_and_whole_nodes(tmp_path: Path) -> None:
-    """Nodes of the least weight first. Memory does not count where SelectTypeParameters does not name it. Under
+    """Nodes in the order of the file. Memory does not count where SelectTypeParameters does not name it. Under
     select/linear each partition gives whole nodes."""
     (tmp_path / "slurm.conf").write_text(OBEYED)
     made = cluster_of(str(tmp_path), BUSY)
     seen = [(node.name, node.features, node.weight, node.memory_mib) for node in made.layout.nodes]
-    assert seen == [("b1", ("v100",), 10, 0.0), ("a1", ("a100", "ib"), 20, 0.0)]
-    seen = [(each.exclusive, each.max_cpus_per_node, each.grace_s) for each in made.layout.partitions]
-    assert seen == [(True, 0, 0.0), (False, 48, 120.0)]
-    assert made.warnings == (f"{tmp_path / 'slurm.conf'}{WEIGHT_WARNING}",)
-    (tmp_path / "slurm.conf").write_text(OBEYED.replace("cons_tres", "linear").replace("CR_Core", "CR_Memory"))
+    assert seen == [("a1", ("a100", "ib"), 20, 0.0), ("b1", ("v100",), 10, 0.0)]
+    seen = [(each.exclusive, each.max_cpus_per_node, each.grace_s, each.least_loaded)
+            for each in made.layout.partitions]  # fmt: skip
+    assert (seen, made.warnings) == ([(True, 0, 0.0, False), (False, 48, 120.0, True)], ())
+    (tmp_path / "slurm.conf").write_text(OBEYED.replace("cons_tres", "linear").replace("CR_Core", "CR_Memory,CR_LLN"))
     made = cluster_of(str(tmp_path), BUSY)
+    assert [each.least_loaded for each in made.layout.partitions] == [True, True]
     assert [each.exclusive for each in made.layout.partitions] == [True, True]
     assert [node.memory_mib for node in made.layout.nodes] == [1000.0, 1000.0]
 
@@ -207,8 +196,6 @@ def test_cluster_of__slurm_conf_has_features_weights_and_whole_nodes(tmp_path: P
      "preempt wait too long, jobs that may be preempted too short"),
     ("Licenses=matlab:5\nSchedulerParameters=bf_licenses", "SchedulerParameters=bf_licenses is not modelled: backfill "
      "keeps no licences for a job that waits for some: it may wait too long"),
-    ("SelectTypeParameters=CR_Core_Memory,CR_LLN", "SelectTypeParameters=CR_LLN is not modelled: jobs "
-                                                   "are packed, not spread: large jobs wait too short"),
     ("TopologyPlugin=topology/block", "TopologyPlugin=topology/block is not modelled: jobs of several nodes may be "
                                       "spread over more blocks: they wait too short"),
     ("TopologyPlugin=topology/tree", "TopologyPlugin=topology/tree is not modelled: jobs of several nodes get other "
@@ -224,9 +211,7 @@ def test_cluster_of__slurm_conf_has_features_weights_and_whole_nodes(tmp_path: P
 ])  # fmt: skip
 def test_cluster_of__warns_once_of_each_setting_that_is_not_modelled(tmp_path: Path, line: str, told: str) -> None:
     """With what it does to the answer; and not of settings that say that there is nothing."""
-    text = OBEYED if "SelectTypeP" not in line else OBEYED.replace("SelectTypeParameters=CR_Core\n", "")
-    text = text.replace("Weight=20", "Weight=10")
-    (tmp_path / "slurm.conf").write_text(f"{line}\n{text}")
+    (tmp_path / "slurm.conf").write_text(f"{line}\n{OBEYED}")
     conf = tmp_path / "slurm.conf"
     assert cluster_of(str(tmp_path), BUSY).warnings == ((f"{conf}: {told}",) if told else ())
 

@@ -48,14 +48,6 @@ def test_fitted_trace__tells_of_licences_that_the_cluster_lacks() -> None:
     assert warning == "the cluster has no licences b, c: those of 2 jobs do not count; they may start too early"
 
 
-def test_fitted_trace__tells_of_jobs_that_may_get_nodes_of_two_partitions() -> None:
-    """Of one node none can; an unknown partition is none."""
-    given = history(partition=["gpu"] * 3, partitions=["gpu,cpu", "gpu,cpu", "gpu,old"], nodes=[2, 1, 2],
-                    counted=[True] * 3, constraint=[""] * 3)  # fmt: skip
-    _, (warning,) = fitted_trace(given, ClusterDescription(HERE, cpus_known=True))
-    assert warning.startswith("1 job of several nodes asked for several partitions")
-
-
 def test_fitted_trace__a_constraint_is_one_on_nodes_of_the_partition() -> None:
     """Node n1 has the feature, but is not in the partition cpu."""
     layout = ClusterLayout(

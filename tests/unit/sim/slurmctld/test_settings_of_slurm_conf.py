@@ -17,6 +17,7 @@ MinJobAge               = 600 sec
 PriorityCalcPeriod      = 00:02:00
 PriorityFavorSmall      = Yes
 PriorityMaxAge          = 14-00:00:00
+MessageTimeout          = 100 sec
 PriorityWeightAge       = 2000
 PriorityWeightQOS       = 300
 PriorityWeightTRES      = CPU=10,GRES/gpu=5000
@@ -32,7 +33,7 @@ def test_from_settings__takes_the_sites_values() -> None:
         batch_sched_delay_s=5, defer=True, has_epilog=True, bf_interval_s=45, bf_clock=True, bf_window_s=172_800,
         bf_resolution_s=300, weight_age=2000, weight_qos=300, weight_tres=(5000.0, 10.0, 0.0), max_age_s=14 * 86_400,
         favor_small=True, calc_period_s=120, base_priority=0, epilog_s=2.0, kill_wait_s=45, requeue_delay_s=60,
-        min_job_age_s=600,
+        min_job_age_s=600, submit_late_s=0.5, message_timeout_s=100,
     )  # fmt: skip
     assert model == expected
 
@@ -55,9 +56,10 @@ def test_from_settings__safe_limits(enforced: str, safe: bool) -> None:
 
 
 def test_from_settings__defaults_are_slurms_own() -> None:
-    """A slurm.conf that says nothing. A node is back a second after the end of its job."""
+    """A slurm.conf that says nothing. A node is back a second after the end of its job, and a job comes within the
+    second of its Submit."""
     quiet = {"Epilog": "(null)", "SchedulerParameters": "(null)", "PriorityWeightTRES": "(null)"}
-    own = SlurmctldSettings(bf_clock=True, weight_age=0, base_priority=0, epilog_s=1.0)
+    own = SlurmctldSettings(bf_clock=True, weight_age=0, base_priority=0, epilog_s=1.0, submit_late_s=0.5)
     assert SlurmctldSettings.from_settings(quiet) == own
     assert SlurmctldSettings.from_settings({"SchedulerType": "sched/builtin"}).backfill == "none"
 

@@ -71,10 +71,34 @@ def of_history(layout: ClusterLayout, **columns: Any) -> list[float]:
 
 
 def test_partitions__a_job_of_several_starts_where_there_is_room() -> None:
-    """Job 2 ran in b, but asked for both. Job 3 asks for a alone, and waits behind job 4, which has the higher tier."""
+    """Job 2 ran in b, but asked for both, and gets a. At 100 job 4 gets b, which has the higher tier, and job 3 a."""
     layout = ClusterLayout(NODES, (PartitionSpec("a", ("n1",)), PartitionSpec("b", ("n2",), tier=2)))
     columns = {"partition": ["b", "b", "a", "b"], "partitions": ["", "a,b,gone", "", "a,b"]}
-    assert of_history(layout, **columns) == [0, 0, 200, 100]
+    assert of_history(layout, **columns) == [0, 0, 100, 100]
+
+
+def test_partitions__of_several_one_gives_all_nodes() -> None:
+    """One node of each is idle from 0 on: job 2 waits for job 1, which holds the other one of b."""
+    nodes = (*NODES, NodeSpec("n3", 8, 64, 512_000.0))
+    layout = ClusterLayout(nodes, (PartitionSpec("a", ("n1",)), PartitionSpec("b", ("n2", "n3"))))
+    rows: list[Row] = [{"partition": "b"}, {"partition": "a,b", "gpus": 16, "nodes": 2}, {"partition": "a"}]
+    assert starts(rows, PLAIN, layout) == [0, 10, 0]
+    assert starts(rows, SlurmctldSettings(), layout) == [0, 10, 0]
+
+
+@pytest.mark.parametrize(("model", "more"), [(PLAIN, {"tier": 2}), (replace(PLAIN, weight_partition=500),
+                                                                    {"factor": 9})])  # fmt: skip
+def test_partitions__each_has_its_own_place_in_the_queue(model: SlurmctldSettings, more: dict[str, int]) -> None:
+    """Job 3 may have n1 by a partition of a lower tier or factor than that of job 4, which comes before it there."""
+    parts = PartitionSpec("low", ("n1",)), PartitionSpec("far", ("n2",), **more), PartitionSpec("high", ("n1",), **more)
+    rows: list[Row] = [{"partition": "low"}, {"partition": "far", "duration_s": 60.0},
+                       {"partition": "far,low", "submit_s": 1.0}, {"partition": "high", "submit_s": 2.0}]  # fmt: skip
+    assert starts(rows, model, ClusterLayout(NODES, parts)) == [0, 0, 20, 10]
+
+
+def test_submission__comes_within_its_second() -> None:
+    """sacct rounds Submit down: the pass of that second has not seen the job."""
+    assert starts([{"submit_s": 3.0}], replace(PLAIN, submit_late_s=0.5)) == [4]
 
 
 def test_warm_start__jobs_run_where_they_ran() -> None:
@@ -297,6 +321,34 @@ def test_one_node__is_the_lowest_or_of_the_shortest_run(shortest: bool, node: in
     made = cluster(rows, replace(PLAIN, shortest_run=shortest), FOUR)
     made.advance(1.0)
     assert made.holdings.of(3)[0].tolist() == [node]
+
+
+WEIGHED = ClusterLayout(
+    tuple(NodeSpec(f"n{n}", 8, 64, 512_000.0, weight=weight) for n, weight in ((1, 10), (2, 20), (3, 10), (4, 30))),
+    (PartitionSpec("gpu"), PartitionSpec("spread", least_loaded=True)),
+)
+
+
+@pytest.mark.parametrize(("row", "nodes"), [
+    ({"gpus": 1}, [0]), ({"gpus": 8}, [2]), ({"gpus": 2, "nodes": 2}, [0, 2]), ({"gpus": 3, "nodes": 3}, [0, 1, 2]),
+    ({"gpus": 16, "nodes": 2}, [1, 2]), ({"gpus": 1, "partition": "spread"}, [2]),
+    ({"gpus": 9, "nodes": 3, "partition": "spread"}, [0, 1, 2]),
+])  # fmt: skip
+@pytest.mark.parametrize("shortest", [False, True])
+def test_nodes__of_less_weight_come_first(row: Row, nodes: list[int], shortest: bool) -> None:
+    """n1 and n3 have the least, n1 a job of one GPU; under LLN the idle n3 comes first."""
+    made = cluster([{"gpus": 1, "node_list": "n1"}, row | {"submit_s": 1.0}], replace(PLAIN, shortest_run=shortest),
+                   WEIGHED)  # fmt: skip
+    made.advance(1.0)
+    assert made.holdings.of(1)[0].tolist() == nodes
+
+
+def test_backfill__waits_for_a_completing_node_of_less_weight() -> None:
+    """n1 completes from 10 to 13; job 2 could have n2, of more weight, in the pass at 10."""
+    nodes = NodeSpec("n1", 8, 64, 512_000.0), NodeSpec("n2", 8, 64, 512_000.0, weight=2)
+    model = SlurmctldSettings(bf_phase_s=10.0, batch_sched_delay_s=100.0, sched_phase_s=90.0, epilog_s=3.0)
+    rows: list[Row] = [{"node_list": "n1"}, {"submit_s": 1.0}]
+    assert starts(rows, model, ClusterLayout(nodes))[1] > 10
 
 
 LATE = SlurmctldSettings(bf_phase_s=5.0, batch_sched_delay_s=1.0, sched_phase_s=90.0)
@@ -732,6 +784,16 @@ def test_preemption__leaves_a_job_its_grace_time(
     made = cluster(rows, model, layout)
     replay(made)
     assert made.job.first_start_s.tolist() == [0, start_s, start_s + 10]
+
+
+def test_preemption__a_pass_ends_a_job_whose_grace_time_is_over() -> None:
+    """Of 30 s from 10 on; passes end it KillWait and MessageTimeout after the first, at 45 or later."""
+    layout = ClusterLayout(NODES[:1], (PartitionSpec("low", grace_s=30.0), PartitionSpec("high", tier=2)))
+    model = replace(REQUEUES, preempt_mode="cancel", time_limit_check_s=1000.0, sched_interval_s=1.0)
+    rows: list[Row] = [{"partition": "low", "duration_s": 300.0, "limit_s": 400.0},
+                       {"partition": "high", "submit_s": 10.0}]  # fmt: skip
+    assert starts(rows, replace(model, message_timeout_s=30.0), layout) == [0, 45]
+    assert starts(rows, replace(model, message_timeout_s=10.0), layout) == [0, 40]
 
 
 def test_preemption__by_qos_takes_those_of_the_lowest_first() -> None:

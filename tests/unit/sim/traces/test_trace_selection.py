@@ -76,9 +76,11 @@ def test_with_those_beside__do_not_count_and_come_with_the_others() -> None:
     (Selection(renames={"x": "y"}), "--map x: no partition, QOS or account of the trace is called so"),
     (Selection(since="soon"), "--since 'soon' is no time: write 2026-10-05, 2026-10-05T12:00, 12d after the first "
                               "submission, or 10%"),
-    (Selection(since="20d"), "no job remains; a wider --since, --until, --partition or --user is needed"),
+    (Selection(since="20d"), "no job remains: these were submitted 2026-09-21 14:13 to 2026-09-30 14:13; a wider "
+                             "--since or --until is needed"),
     (Selection(since="5d", until="4d"), "--until 4d is not after the begin of the window"),
-    (Selection(count_from="20d"), "no job counts; an earlier --count-from or a later --count-until is needed"),
+    (Selection(count_from="20d"), "no job counts: these were submitted 2026-09-21 14:13 to 2026-09-30 14:13; give "
+                                  "another --count-from or --count-until"),
 ])  # fmt: skip
 def test_selected__words_that_name_nothing(wanted: Selection, expected: str) -> None:
     with pytest.raises(InputError) as error:
