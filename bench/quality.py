@@ -34,7 +34,9 @@ def main() -> None:
     heads = " | ".join(f"{share:.0%} of the fall [s]" for share in SHARES)
     print(f"| policy | {heads} | end [s] |\n| --- |" + " ---: |" * (len(SHARES) + 1))
     for policy in POLICIES:
-        print(f"| `{policy}` | {' | '.join(f'{mean_s:,.0f}' for mean_s in times_s(policy))} |", flush=True)
+        print(
+            f"| {policy.partition(':')[0]} | {' | '.join(f'{mean_s:,.0f}' for mean_s in times_s(policy))} |", flush=True
+        )
 
 
 def times_s(policy: str) -> Floats:
