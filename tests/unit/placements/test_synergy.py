@@ -13,7 +13,8 @@ from slurmsched.model.trace import Trace
 from slurmsched.placements.synergy import ALLOCATIONS, Synergy
 from slurmsched.sim.experiments.replay_request import ReplayRequest
 from slurmsched.sim.experiments.replay_session import ReplaySession
-from slurmsched.testing import check_placement, snapshot
+from slurmsched.sim.physics.cpu_memory_speed import CpuMemorySpeed
+from slurmsched.testing import check_physics, check_placement, snapshot
 
 NODE = {"name": "n1", "gpus": 4, "cpus": 16, "memory_mib": 400 * 1024.0}
 
@@ -95,6 +96,14 @@ def test_cluster__running_jobs_are_tuned_again() -> None:
     fixed = replayed(*models, placement="synergy", durations=durations)
     again = replayed(*models, placement="synergy:running=retuned", durations=durations)
     assert (fixed, again) == ([500, 1_000, 2_000], [500, 708, 2_000])
+
+
+def test_physics__keeps_the_laws() -> None:
+    """Those of every physics. A number that is none is refused by its name."""
+    check_physics(CpuMemorySpeed())
+    with pytest.raises(ConfigError) as caught:
+        CpuMemorySpeed(cpus_per_gpu=0)
+    assert caught.value.key == "physics.cpus_per_gpu"
 
 
 def test_synergy__refuses_words_that_are_none() -> None:
