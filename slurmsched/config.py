@@ -476,6 +476,11 @@ class IdleGpusConfig(ConfigSection):
         description="command that gets this text on its stdin, once a job; {user} and {job} in its words are replaced",
     )
     last: bool = Field(False, description="jobs of a user who has such a job go behind all others, until it ends")
+    requeue: bool = Field(
+        False,
+        description="batch jobs with a ckpt hint that are idle go behind all others, so that preemption takes their "
+        "GPUs for waiting jobs first; needs preemption.enabled",
+    )
     below_pct: float = Field(
         5, ge=0, le=100, description="a job is idle if its GPUs compute less than this share of the time [%]"
     )
@@ -489,7 +494,7 @@ class IdleGpusConfig(ConfigSection):
     @property
     def acts(self) -> bool:
         """Whether anything is done."""
-        return self.tell or self.last
+        return self.tell or self.last or self.requeue
 
 
 class JobReportsConfig(ConfigSection):
@@ -603,6 +608,8 @@ class Config(ConfigSection):
             raise ValueError("idle_gpus needs measured_use.source and measured_use.every_s")
         if idle.acts and use.source == "prometheus" and use.window_s < idle.after_s:
             raise ValueError("measured_use.window_s must be at least idle_gpus.after_s: what is idle was idle so long")
+        if idle.requeue and not self.preemption.enabled:
+            raise ValueError("idle_gpus.requeue needs preemption.enabled, which takes the GPUs")
         if idle.mail_command and not (idle.tell and self.lever.admin_comment):
             wanted = "idle_gpus.tell and lever.admin_comment, by which it is known who has been told"
             raise ValueError(f"idle_gpus.mail_command needs {wanted}")

@@ -13,6 +13,7 @@ import numpy as np
 from slurmsched.config import IdleGpusConfig
 from slurmsched.model import Jobs, Ranking, Snapshot
 from slurmsched.model.columns import Bools
+from slurmsched.model.hints import parse_hints
 
 NO_IDLE = IdleGpusConfig()
 
@@ -39,14 +40,19 @@ def _judged(jobs: Jobs, idle: IdleGpusConfig) -> Bools:
 
 
 def idle_users_last(ranking: Ranking, snapshot: Snapshot, managed: Bools, idle: IdleGpusConfig) -> Ranking:
-    """The ranking with the managed waiting jobs of users who have an idle job behind all others. managed: (N,) bool."""
-    if not idle.last:
+    """The ranking with the managed waiting jobs of users who have an idle job behind all others (idle.last), and behind
+    those the idle jobs themselves (idle.requeue), so that preemption takes their GPUs first. Of the latter only batch
+    jobs that asked for a signal before they are stopped. managed: (N,) bool."""
+    jobs, none = snapshot.jobs, np.zeros(len(snapshot.jobs), np.bool_)
+    if not (idle.last or idle.requeue):
         return ranking
-    jobs = snapshot.jobs
-    users = {jobs.user[row] for row in np.flatnonzero(idle_jobs(jobs, idle)).tolist()}
-    behind = managed & jobs.pending & jobs.user.isin(sorted(users))
-    if not behind.any():
+    judged = idle_jobs(jobs, idle)
+    users = {jobs.user[row] for row in np.flatnonzero(judged).tolist()}
+    behind = managed & jobs.pending & jobs.user.isin(sorted(users)) if idle.last else none
+    asks = jobs.comment.map(lambda comment: parse_hints(comment).ckpt is not None, np.bool_)
+    leaves = judged & jobs.batch & asks if idle.requeue else none
+    if not (behind | leaves).any():
         return ranking
-    last = behind[ranking.order]
-    order = np.concatenate([ranking.order[~last], ranking.order[last]])
-    return replace(ranking, order=order, why={"idle_gpus": behind, **ranking.why})
+    level = np.where(leaves, 2, behind.astype(np.int64))[ranking.order]
+    order = ranking.order[np.argsort(level, kind="stable")]
+    return replace(ranking, order=order, why={"idle_gpus": behind | leaves, **ranking.why})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from slurmsched.config import IdleGpusConfig, LeverConfig, ScopeConfig
+from slurmsched.config import IdleGpusConfig, LeverConfig, PreemptionConfig, ScopeConfig
 from slurmsched.config_file import parse_config
 from slurmsched.errors import ConfigError
 from slurmsched.model.snapshot import Rights, Site
@@ -68,10 +70,41 @@ def test_last__puts_the_users_waiting_jobs_behind_all_others() -> None:
 
 
 @pytest.mark.parametrize(
+    ("job", "settings", "requeued"),
+    [
+        ({}, {}, True),
+        ({"comment": ""}, {}, False),  # it asked for no signal, and would lose all
+        ({"gpu_use": 0.9}, {}, False),
+        ({"batch": False}, {"interactive": True}, False),
+        ({}, {"except_qos": ["normal"]}, False),
+        ({}, {"requeue": False}, False),
+    ],
+)
+def test_requeue__gives_the_gpus_of_an_idle_job_to_one_that_waits(
+    job: dict[str, Any], settings: dict[str, Any], requeued: bool
+) -> None:
+    """Through preemption: first the signal that the job asked for, then the rest of the operation. The job came first,
+    so that under fifo nobody would take its GPUs otherwise."""
+    running = IDLE | {"requeueable": True, "comment": "slurmsched: preempt=yes ckpt=USR1@60", "submit_s": 1.0,
+                      "nodes": 1, "gpu_request": "gpu:4"} | job  # fmt: skip
+    waits = {"job_id": 2, "user": "bob", "submit_s": 2.0, "priority": 1_000, "gpus": 4, "nodes": 1,
+             "gpu_request": "gpu:4", "time_limit_s": 600.0}  # fmt: skip
+    held = {"job_id": 1, "node": "n1", "gpus": 4}
+    given = snapshot([running, waits], "1x4", now_s=8_000.0, site=Site(rights=Rights.ADMINISTRATOR),
+                     allocations=[held])  # fmt: skip
+    planner = Planner(Fifo(), scope=ScopeConfig(partitions=("*",)), lever=LeverConfig(admin_comment=False),
+                      preemption=PreemptionConfig(enabled=True, least_factor=0, restart_cost_s=0),
+                      idle=IdleGpusConfig(**{"requeue": True} | settings))  # fmt: skip
+    plan = planner.plan(given)
+    assert [step.kind for step in plan.actions if step.job_id == 1] == (["signal"] if requeued else [])
+
+
+@pytest.mark.parametrize(
     ("section", "fault"),
     [({"idle_gpus": {"last": True}}, "needs measured_use.source"),
      ({"idle_gpus": {"tell": True}, "measured_use": {"source": "slurm"}}, "measured_use.every_s"),
      ({"idle_gpus": {"tell": True}, "measured_use": PROMETHEUS}, "window_s must be at least"),
+     ({"idle_gpus": {"requeue": True}, "measured_use": PROMETHEUS | {"window_s": 7200}}, "needs preemption.enabled"),
      ({"idle_gpus": {"mail_command": ["mail"]}}, "needs idle_gpus.tell")],
 )  # fmt: skip
 def test_config__refuses_what_would_judge_without_a_measure(section: dict, fault: str) -> None:
