@@ -59,6 +59,7 @@ def test_model__starts_jobs_on_the_nodes_of_the_recorded_slurm(path: Path) -> No
     seen = compare(recording, model)
     assert (seen.jobs, seen.same_second) == (len(recording.ran), 1.0), seen
     assert other_nodes(recording, model) == {}
+    assert [each.partition for each in recording.ran if each.ended] == ["low"]
 
 
 @pytest.mark.parametrize("path", MIXED, ids=case)

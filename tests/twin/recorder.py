@@ -24,6 +24,7 @@ _SUBMITTED = re.compile(_STAMP + r"_slurm_rpc_submit_batch_job: " + _JOB, re.MUL
 _LAUNCHED = re.compile(_STAMP + r"debug2: +acct_policy_job_begin: after adding " + _JOB, re.MULTILINE)
 _ENDED = re.compile(_STAMP + r"_job_complete: " + _JOB + r" done", re.MULTILINE)
 _OVER = re.compile(_STAMP + _JOB + r" timed out, ", re.MULTILINE)
+_PREEMPTED = re.compile(_STAMP + r"preempted " + _JOB + r" has been killed", re.MULTILINE)
 _CANCELLED = re.compile(_STAMP + r"_slurm_rpc_kill_job: REQUEST_KILL_JOB " + _JOB, re.MULTILINE)
 _FREED = re.compile(_STAMP + r"debug2: +_slurm_rpc_epilog_complete: " + _JOB, re.MULTILINE)
 _FREED_NODE = re.compile(_FREED.pattern + r" Node=(\S+)", re.MULTILINE)
@@ -98,22 +99,22 @@ class Recorder:
         Times come from slurmctld's log (milliseconds), else from sacct (seconds).
         """
         log = LOG.read_text(errors="replace")
-        kinds = (_SUBMITTED, _CANCELLED, _ENDED, _OVER, _FREED)
-        submit, cancel, end, over, freed = (_last(each, log) for each in kinds)
+        kinds = (_SUBMITTED, _CANCELLED, _ENDED, _OVER, _PREEMPTED, _FREED)
+        submit, cancel, end, over, preempted, freed = (_last(each, log) for each in kinds)
         start = {int(m[2]): stamp(m[1]) for m in reversed(list(_LAUNCHED.finditer(log)))}
         spread = spreads(log, end | over)
         place = {job: at for at, job in enumerate(self.ids)}
         made = []
-        for job, array, begun_s, ended_s, state, nodes in accounted(self.ids):
+        for job, array, begun_s, ended_s, nodes in accounted(self.ids):
             record = array or job
             one, cancel_s = self.submissions[place[record]], cancel.get(record)
             # a job that is cancelled, or ended for a limit, logs no end
-            ends = [at for at in (end.get(job), over.get(job), cancel_s) if at is not None]
+            ends = [at for at in (end.get(job), over.get(job), preempted.get(job), cancel_s) if at is not None]
             made.append(Ran(
                 job, array, f"afterany:{self.ids[one.after]}" if one.after >= 0 else "", one.user, one.gpus, one.nodes,
                 one.limit_min, one.partition, one.qos or "normal", submit[record],
                 begun_s and start.get(job, begun_s), min(ends, default=ended_s), freed.get(job, ended_s), cancel_s,
-                spread.get(job, 0.0), one.account, job in over or state == "PREEMPTED", one.throttle if array else 0,
+                spread.get(job, 0.0), one.account, job in over or job in preempted, one.throttle if array else 0,
                 one.cpus_per_node * one.nodes, one.gpu_type, one.constraint, one.licenses, one.exclusive,
                 nodes if placed else "",
             ))  # fmt: skip
@@ -169,14 +170,14 @@ def warm_up() -> None:
     until(lambda: not run("squeue", "-h", "-j", job, check=False).out, "the first job ended")
 
 
-def accounted(ids: Sequence[int]) -> Iterator[tuple[int, int, float | None, float | None, str, str]]:
-    """Job id, id of its array or 0, start, end, state and nodes of each job, as sacct has them."""
-    listed, fields = ",".join(map(str, ids)), "JobIDRaw,JobID,Start,End,State,NodeList"
+def accounted(ids: Sequence[int]) -> Iterator[tuple[int, int, float | None, float | None, str]]:
+    """Job id, id of its array or 0, start, end and nodes of each job, as sacct has them."""
+    listed, fields = ",".join(map(str, ids)), "JobIDRaw,JobID,Start,End,NodeList"
     rows = run("env", "SLURM_TIME_FORMAT=%s", "sacct", "-X", "-n", "-P", "-a", "-j", listed, "-o", fields).out
     for line in rows.splitlines():
-        raw, shown, start, end, state, nodes = line.split("|")
+        raw, shown, start, end, nodes = line.split("|")
         array = int(shown.partition("_")[0]) if "_" in shown else 0
-        yield int(raw), array, _number(start), _number(end), state, nodes
+        yield int(raw), array, _number(start), _number(end), nodes
 
 
 def stamp(text: str) -> float:

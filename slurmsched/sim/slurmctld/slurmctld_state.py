@@ -184,7 +184,8 @@ class SlurmctldState:
         made = preemptions(self, self._preemption, self._victims_of, full)
         for row, victims in made:
             self._victims_of[row] = victims
-            self._kills_from_s[row] = self._now_s + self.model.kill_wait_s + self.model.message_timeout_s
+            begun_s = float(self.model.whole_ticks(self._now_s))
+            self._kills_from_s[row] = begun_s + self.model.kill_wait_s + self.model.message_timeout_s
             for victim in victims.tolist():
                 self._preempt(victim, float(self._preemption.grace_s[victim]))
         if made:
@@ -212,8 +213,9 @@ class SlurmctldState:
         """A running job has so long left; then it is cancelled, or requeued. slurmctld ends it when it next looks at
         running jobs, if no pass has ended it before."""
         if grace_s:
-            end_s = self._passes.check_from(self._now_s + grace_s)
-            self.job.leave_s[row] = min(self._now_s + grace_s, end_s)
+            over_s = float(self.model.whole_ticks(self._now_s)) + grace_s
+            end_s = self._passes.check_from(over_s)
+            self.job.leave_s[row] = min(over_s, end_s)
             self._events.push(end_s, EventKind.CHECK)
         elif self._preemption is not None and self._preemption.cancels(row):
             self.end_early(row, JobState.PREEMPTED)
