@@ -45,9 +45,19 @@ def test_notifier__speaks_to_abstract_sockets():
 
 
 @pytest.mark.parametrize("environ", [{}, {"NOTIFY_SOCKET": "/nowhere/at/all"}])
-def test_notifier__without_a_manager_does_nothing(environ):
-    """In a terminal, or with the manager gone, the daemon goes on."""
-    Notifier(environ).ready("up")
+def test_notifier__without_a_manager_goes_on(environ):
+    """In a terminal, or with the manager gone: nothing is raised, and no sign of life is due."""
+    notifier = Notifier(environ)
+    notifier.ready("up")
+    assert notifier.watchdog_s == 0
+
+
+def test_notifier__outside_systemd_opens_no_socket(monkeypatch):
+    """Without NOTIFY_SOCKET there is nobody to write to."""
+    made = []
+    monkeypatch.setattr(socket, "socket", lambda *arguments: made.append(arguments))
+    Notifier({}).ready("up")
+    assert made == []
 
 
 @pytest.mark.parametrize(
