@@ -17,6 +17,8 @@ PYTEST_ARGS ?=
 COVERAGE ?= --show-missing --skip-covered# how it is told; empty: not measured, which is faster
 MINUTES ?= 30
 SEED ?= 1
+KERNEL_TESTS := kernels placements# measured by themselves: measuring all that is uncompiled takes CI too long
+WHOLE_KERNELS := free_gpus gang_fit gang_series gpu_set_search gpu_share_fit isolated_share job_scan nice_spacing# no branch untested
 DECIDING := allocation estimators kernels model placements planning policies sim resources testing topology
 BENCH_ARGS ?=
 UNITS := tests/unit tests/cases# what a bare machine and the newest versions run: laws and replays are test-fast's
@@ -38,8 +40,11 @@ test-fast: $(STAMP) ## Tests that need neither Slurm nor browser
 	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 
 test-nojit: $(STAMP) ## Tests of deciding code once more, kernels as plain Python, with coverage
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest $(PARALLEL) $(if $(COVERAGE),--cov --cov-report=) \
-		$(DECIDING:%=tests/unit/%) tests/property $(PYTEST_ARGS)
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest $(PARALLEL) $(if $(COVERAGE),--cov,--cov=slurmsched/kernels) --cov-report= \
+		$(KERNEL_TESTS:%=tests/unit/%) $(PYTEST_ARGS)
+	@$(if $(PYTEST_ARGS),,$(BIN)/coverage report --show-missing --fail-under=100 --include='$(subst $() ,$(),$(WHOLE_KERNELS:%=slurmsched/kernels/%.py,))')
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest $(PARALLEL) $(if $(COVERAGE),--cov --cov-append --cov-report=) \
+		$(patsubst %,tests/unit/%,$(filter-out $(KERNEL_TESTS),$(DECIDING))) tests/property $(PYTEST_ARGS)
 	@$(if $(COVERAGE),$(BIN)/coverage report $(COVERAGE))
 
 test-promtool: $(STAMP) ## Alert rules, dashboard and metrics by Prometheus's promtool (Debian's prometheus)

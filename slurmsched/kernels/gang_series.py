@@ -256,10 +256,9 @@ def _count_room(asks: GangSeries, i: int, cluster: FreeCluster, cells: CellRange
         home = cells.lowest[n] if cells.lowest[n] >= 0 else last
         at_least[home, have] += 1
         room.total[home] += have
-    for c in range(last):
-        if cells.above[c] >= 0:
-            at_least[cells.above[c]] += at_least[c]
-            room.total[cells.above[c]] += room.total[c]
+    for c in range(last):  # the last, which is the cluster, is above all others
+        at_least[cells.above[c]] += at_least[c]
+        room.total[cells.above[c]] += room.total[c]
     for c in range(last + 1):
         for gpus in range(at_least.shape[1] - 2, -1, -1):
             at_least[c, gpus] += at_least[c, gpus + 1]

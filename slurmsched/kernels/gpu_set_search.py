@@ -89,7 +89,7 @@ def ring_order(weight: Int64s, floors: Int64s) -> Int64s:
         for place in range(gpus - 1, 0, -1):
             order[place] = at
             rest, have = remaining & ~(1 << at), paths[remaining, at]
-            for g in range(gpus):
+            for g in range(gpus):  # pragma: no branch  # one of them is the one before
                 before = rest >> g & 1 and paths[rest, g] >= 0 and weight[g, at] >= floor
                 if before and paths[rest, g] + weight[g, at] == have:
                     remaining, at = rest, g

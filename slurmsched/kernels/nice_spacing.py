@@ -59,9 +59,7 @@ def keep_with_margin(height: Int64s, kept: Bools, margin: int, floor: int, ceili
         if stays[row]:
             row += 1
             continue
-        above, below = row - 1, row
-        while above >= 0 and not stays[above]:
-            above -= 1
+        above, below = row - 1, row  # the row above stays, as each run is left behind as a whole
         while below < n and not stays[below]:
             below += 1
         up, down = above, below

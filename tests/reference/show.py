@@ -33,5 +33,16 @@ def who_waits(order, stands, served, gpus):
     return min((gpus[row] for row in waits), default=-1), waits, needs
 
 
+def count_in_order(order, gpus, capacity):
+    """Who gets GPUs, in order; who waits; what each needs beside what those after it get."""
+    runs = []
+    for row in order:
+        if 0 < gpus[row] <= capacity - sum(gpus[other] for other in runs):
+            runs.append(row)
+    waits = [row for row in order if gpus[row] > 0 and row not in runs]
+    later = {row: order[place:] for place, row in enumerate(order)}
+    return runs, waits, [gpus[row] - sum(gpus[other] for other in runs if other in later[row]) for row in waits]
+
+
 def sort_rows(keys):
     return sorted(range(len(keys)), key=lambda row: (*keys[row], row))

@@ -179,3 +179,18 @@ def test_rings__count_a_pair_twice_and_a_gpu_as_nothing() -> None:
     smallest, total = rings(weight, np.array([7]))
     assert (smallest.tolist(), total.tolist()) == ([0, 0, 0, 7], [0, 0, 0, 14])
     assert ring_order(weight, np.array([7])).tolist() == [0, 1]
+
+
+def test_ring_order__without_a_ring_above_any_floor_is_that_of_the_numbers() -> None:
+    """No link is as heavy as the floor."""
+    assert ring_order(np.ones((4, 4), np.int64), np.array([7])).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_ring_order__is_the_best_of_all_orders(seed: int) -> None:
+    """Its smallest link and its sum are those of the best ring."""
+    drawn = np.random.default_rng(seed).choice([0, 1, 5, 9], (5, 5))
+    weight = np.triu(drawn, 1) + np.triu(drawn, 1).T
+    order = tuple(ring_order(weight, gpu_sets.link_floors(weight)).tolist())
+    links = reference.ring_links(weight, order)
+    assert (min(links), sum(links)) == reference.ring_value(weight, tuple(range(5)))
