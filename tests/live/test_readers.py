@@ -214,7 +214,7 @@ def test_earlier_runs__shows_the_requeued_run(ids):
     assert [(run.state, run.gpus, run.restart) for run in runs] == [("REQUEUED", 1, 0), ("PENDING", 0, 1)]
 
 
-def test_read_load__answers(ids):
+def test_read_load__counts_server_threads(ids):
     """sdiag of this version."""
     assert read_load(Commands()).threads >= 1
 

@@ -25,7 +25,7 @@ def clusters(draw):
 
 @given(snapshot=clusters())
 @settings(deadline=None)
-def test_overview__adds_up(snapshot):
+def test_overview__types_add_up_to_the_nodes(snapshot):
     """By type the sums are those of the nodes table; the nodes shown have all free GPUs."""
     found, totals = gpu_overview(snapshot), snapshot.nodes.gpu_totals()
     named = {"free": "idle", "used": "allocated", "drained": "draining", "down": "down", "gpus": "all"}

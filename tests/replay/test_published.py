@@ -64,7 +64,7 @@ def independent(trace: str, *, easy: bool) -> list[float]:
 @pytest.mark.parametrize(
     "row", ROWS, ids=lambda row: f"{row.table}-{row.policy.split(':')[0]}-{row.trace}-{row.cluster}"
 )
-def test_published__holds(row: PublishedRow) -> None:
+def test_published__is_within_its_tolerance(row: PublishedRow) -> None:
     """Every published figure within its table's tolerance, but where the row tells why ours differs."""
     made = row_result(row)
     assert made.holds, made.record

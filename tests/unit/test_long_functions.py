@@ -45,6 +45,7 @@ def _most_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def test_long_functions__are_found():
+    """A function of more than 30 lines needs a reason above its first decorator."""
     body = "    pass\n" * MOST_LINES
     long, short = f"def long():\n{body}", f"@cache\ndef short():\n{body[9:]}"
     reason = f"{MARK}one line for each column.\n@cache\n"
@@ -55,6 +56,7 @@ def test_long_functions__are_found():
 
 
 def test_long_functions__say_why_they_are_long():
+    """Every one of the product."""
     files = _files()
     assert len(files) > 200
     assert {f"{path.relative_to(ROOT)}: {each}" for path in files

@@ -78,3 +78,13 @@ def test_variables__are_named_in_words_of_the_field():
     found = {f"{path.stem}: {name}" for path in FILES for name in set(_variables(path)) - IN_JSON
              if name.rpartition(".")[2] in RIDDLES}  # fmt: skip
     assert found == set()
+
+
+def test_tests__say_their_rule():
+    """Each test is named after a unit and its behaviour, and its docstring has the rule."""
+    tests = [(path, node) for path in sorted((ROOT / "tests").rglob("test_*.py"))
+             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")]  # fmt: skip
+    assert len(tests) > 2_000
+    assert [f"{path.relative_to(ROOT)}: {node.name}" for path, node in tests
+            if "__" not in node.name or not ast.get_docstring(node)] == []  # fmt: skip

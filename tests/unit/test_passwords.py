@@ -171,6 +171,7 @@ def test_without_passwords__is_quick_with_long_text() -> None:
     "url", ["mysql://me@host/db?ssl_ca=/etc/ca.pem", "postgresql://me@host/db?sslmode=verify-full"]
 )
 def test_url_without_password__shows_what_holds_none(url: str) -> None:
+    """A URL without a password stays as it is."""
     assert (url_without_password(url), holds_password(url)) == (url, False)
 
 

@@ -98,12 +98,14 @@ def _stale(text: str) -> Iterator[str]:
 
 
 def test_references__stale_ones_are_found():
+    """Names of modules and their parts, not those of other things with a dot."""
     text = "See job_demands.JobDemands, job_demands.Gone, gone.Part, planning.gate, planning.gone, gate.py and gone.py."
     assert list(_stale(text)) == ["gone.py", "job_demands.Gone", "gone.Part", "planning.gone"]
     assert list(_stale("snapshot.jobs, click.BadParameter, operations.per_cycle, slurm.conf, e.g. this")) == []
 
 
 def test_references__name_what_is_there():
+    """Every name of a module in the product's texts."""
     assert len(PRODUCT) > 200
     files = (*PRODUCT, *_files("tests/reference"))
     assert {f"{path.relative_to(ROOT)}: {found}" for path in files

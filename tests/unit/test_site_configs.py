@@ -47,7 +47,7 @@ def test_sites__are_those_promised():
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
-def test_unit__parses(path):
+def test_systemd_units__have_no_empty_section(path):
     """Sections and settings only, no section empty."""
     sections = _unit(path)
     assert "Unit" in sections

@@ -17,7 +17,7 @@ from slurmsched.model import Jobs, JobState, Outcome, Plan, Receipt, SetNice
 from slurmsched.observe.queue_rows import job_state_counts
 
 
-def test_status__adds_up(run, fakes):
+def test_status__gpus_by_use_add_up_to_all(run, fakes):
     """GPUs by use add up to all, jobs by state to the records."""
     told = json.loads(run("status", "--json").out)
     gpus = told["gpus"]

@@ -61,7 +61,7 @@ def test_import__a_file_of_the_kind_that_names_no_gpu(run, tmp_path):
         assert run("topology", "import", str(tmp_path / "x"), "--kind", kind).code == 0
 
 
-def test_show__a_file(run, tmp_path):
+def test_topology_show__draws_the_class_of_a_file(run, tmp_path):
     """Matrix, groups and picture of a file's only class; of several the one of a node."""
     drawn = tmp_path / "a.svg"
     said = run("topology", "show", "--file", str(SAMPLES / "028-pcie-x6-uneven-split.txt"), "--svg", str(drawn))

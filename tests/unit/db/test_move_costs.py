@@ -166,6 +166,7 @@ def test_decoded__gives_back_what_was_encoded(found: MoveCosts) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"open": 1, "costs": []}', '{"open": [[1]], "costs": []}'])
 def test_decoded__what_cannot_be_read_is_measured_anew(text: str) -> None:
+    """A damaged record costs one more measurement, no error."""
     assert decode_moves(text) == MoveCosts()
 
 

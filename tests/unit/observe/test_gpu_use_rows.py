@@ -19,6 +19,7 @@ def test_gpu_use_row__what_is_not_known_is_none():
 
 
 def test_gpu_use_sums__over_measured_jobs_alone():
+    """A job of which nothing was measured is in no sum."""
     sums = gpu_use_sums((ANN, BOB), MeasuredUse({5: USE, 6: JobGpuUse(6, 1, 0, 1.0)}, "a file"), "type")
     assert [(one["type"], one["jobs"], one["unused_gpu_h"]) for one in sums] == [("a100", 1, 6.0), ("-", 1, 0.0)]
     assert [one["account"] for one in gpu_use_sums((ANN, BOB), MeasuredUse({5: USE}, "a file"), "account")] == ["a"]

@@ -100,6 +100,7 @@ def test_fgd__counts_kinds_by_what_one_node_has_to_give(others: list[dict[str, A
 
 
 def test_fgd__refuses_a_share_above_all() -> None:
+    """typical_pct is a share of the requests."""
     with pytest.raises(ConfigError, match="at most 100"):
         FragmentationGradient(typical_pct=101)
 

@@ -33,6 +33,7 @@ def test_only_type__is_that_of_all_whole_gpus():
 
 
 def test_surely_free__counts_what_jobs_hold_by_type():
+    """A job that holds GPUs of one type takes none of another."""
     assert free(site({}, [{"gpu_type": "h100", "gpus": 3}])) == {"a100": 4, "h100": 1}
 
 
@@ -42,10 +43,12 @@ def test_surely_free__counts_what_slurm_shows_by_type():
 
 
 def test_surely_free__a_gpu_of_unknown_type_may_be_of_any():
+    """One GPU is in use that no job shows: each type may have lost it."""
     assert free(site({"gpus_used": 2}, [{"gpu_type": "h100", "gpus": 1}])) == {"a100": 2, "h100": 1}
 
 
 def test_surely_free__mig_devices_are_apart_from_whole_gpus():
+    """Both are counted, neither in the sum of the other."""
     node = {"gpu_types": "gpu:1g.5gb:7,gpu:a100:4", "gpus": 4, "types_used": "gpu:1g.5gb:2"}
     at = site(node)
     assert (int(surely_free(at, "1g.5gb")[0]), int(surely_free(at, "a100")[0])) == (5, 4)
@@ -60,6 +63,7 @@ def test_free_for__of_two_types_each_must_be_free():
 
 
 def test_free_by_type__a_job_of_any_type_takes_from_each():
+    """Nobody knows which type it gets, so each has that many fewer."""
     types = FreeByType.of(site({}))
     types.take(np.array([0]), np.array([3]), "")
     assert ({name: int(gpus[0]) for name, gpus in types.free.items()}, bool(types.known[0])) == (

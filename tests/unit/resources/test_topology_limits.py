@@ -59,7 +59,7 @@ def site(text: str, file: str = "") -> SiteTopology:
         ("2", (0, 1, 14), True),
     ],
 )
-def test_reachable__blocks(sizes, nodes, expected):
+def test_starts_on__needs_one_block_of_the_right_size(sizes, nodes, expected):
     """As seen on 26.05.5; each of these is one of the kinds that tests/live/test_gang_fabrics.py draws."""
     assert starts_on(site(EIGHT + f"BlockSizes={sizes}\n"), np.array(nodes)) is expected
 

@@ -72,7 +72,7 @@ def before_noon(snapshot: Snapshot, made: Assignments) -> Assignments:
         ("clock", before_noon),
     ],
 )
-def test_check_placement__finds(rule: str, spoil: Spoil) -> None:
+def test_check_placement__names_the_broken_rule(rule: str, spoil: Spoil) -> None:
     """Each spoiled placement breaks the rule that is named."""
     with pytest.raises(NonconformingError) as caught:
         check_placement(Spoiled(spoil), [busy_snapshot(6, seed=4)])

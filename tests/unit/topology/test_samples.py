@@ -80,7 +80,7 @@ def test_read_any__gres_conf_by_class_of_node(file):
 
 
 @pytest.mark.parametrize("file", expected.FABRICS)
-def test_read_any__fabric(file):
+def test_read_any__reads_cells_with_their_nodes(file):
     """Cells with their level and the nodes under them."""
     kind, cells, count, nodes = expected.FABRICS[file]
     (found,) = reading(file).fabrics

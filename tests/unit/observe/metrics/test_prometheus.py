@@ -152,7 +152,7 @@ def test_ended__failures_in_a_row_end_with_a_success(meters):
     assert [found["slurmsched_cycles_total", name] for name in ("done", "failed", "standby")] == [1, 3, 1]
 
 
-def test_standing__is_told(meters):
+def test_metrics__show_mode_lease_and_stop_file(meters):
     """Mode, lease and stop file."""
     found = values(meters, ProcessState(apply=True, leads=False, paused=True))
     assert [found[f"slurmsched_{name}",] for name in ("apply", "leader", "paused")] == [1, 0, 1]

@@ -195,7 +195,7 @@ def test_look__that_fails_is_said_and_tried_again():
 
 
 @pytest.mark.parametrize("width", [80, 132])
-def test_screen__fits(width):
+def test_screen__neither_wraps_nor_scrolls(width):
     """Nothing wraps and nothing scrolls but the views."""
 
     async def body(app: TopApp, pilot: Pilot[None]) -> None:

@@ -72,6 +72,7 @@ def test_back_test__of_jobs_that_count_and_start_in_both() -> None:
     ([2_000.0, 4_000.0, 6_000.0, 8_000.0], "do not decide by the figures below: the mean wait is off by +100.0%"),
 ])  # fmt: skip
 def test_verdict__says_how_far_to_trust_the_rest(modelled: list[float], begin: str) -> None:
+    """By how far the modelled waits are from the recorded ones."""
     made = trace([1_000.0, 2_000.0, 3_000.0, 4_000.0])
     found = back_test(made, outcomes(made, modelled))
     assert found is not None
@@ -88,6 +89,7 @@ def test_verdict__where_nobody_waits() -> None:
 
 
 def test_back_test_table__a_row_a_group() -> None:
+    """The unit suits the times; each row has the recorded and the modelled waits."""
     made = trace([3_600.0, 7_200.0, 7_200.0, 7_200.0])
     found = back_test(made, outcomes(made, [7_200.0, 7_200.0, 7_200.0, 7_200.0]))
     assert found is not None

@@ -38,11 +38,13 @@ def test_job_rows__recorded_and_modelled() -> None:
 
 
 def test_of_job__one_that_is_not_there() -> None:
+    """The error names the job and what was searched."""
     with pytest.raises(InputError, match="has no job 3 among those that are replayed"):
         of_job(rows(), 3, "t.csv")
 
 
 def test_write_job_rows__csv_and_parquet_hold_the_same(tmp_path: Path) -> None:
+    """The ending of the name decides on the form alone."""
     import polars
 
     every = joined([rows(), rows()])
@@ -56,6 +58,7 @@ def test_write_job_rows__csv_and_parquet_hold_the_same(tmp_path: Path) -> None:
 
 
 def test_write_job_rows__another_ending(tmp_path: Path) -> None:
+    """The error names the two that are known."""
     with pytest.raises(InputError, match=r"must end in \.csv or \.parquet"):
         write_job_rows(tmp_path / "jobs.txt", rows())
 

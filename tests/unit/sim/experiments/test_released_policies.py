@@ -26,7 +26,7 @@ HISTORY = np.array([4.0, 8.0, 12.0])
     [("allox-as-released", {}), ("gavel-as-released", {"objective": "makespan"}), ("gittins-as-released", {}),
      ("gavel-as-released", {"objective": "sum-throughput"}), ("gavel-as-released", {"objective": "ftf"})],
 )  # fmt: skip
-def test_policies__conform(name: str, parameters: dict[str, object]) -> None:
+def test_policies__keep_every_rule(name: str, parameters: dict[str, object]) -> None:
     """Every rule of check_policy."""
     assert check_policy(make_policy(name, parameters)) is None
 

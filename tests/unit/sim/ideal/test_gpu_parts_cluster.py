@@ -56,6 +56,7 @@ def test_gpu_parts__show_attained_service_by_parts() -> None:
     (jobs((1, 0.5), cpus=[9]), "job 1 asks for 1 GPU, 9 CPUs, and"),
 ])  # fmt: skip
 def test_gpu_parts__refuse_a_job_that_fits_on_no_node(trace: Trace, told: str) -> None:
+    """Before the replay begins, with what it asks for."""
     with pytest.raises(InputError, match=told):
         GpuPartsCluster(trace, [NODE], cpus_known=True)
 

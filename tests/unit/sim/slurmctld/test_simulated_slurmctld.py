@@ -150,7 +150,7 @@ def test_job_that_never_fits__is_refused_at_once() -> None:
         SimulatedSlurmctld(Trace.of(**SIX), [4])
 
 
-def test_read__adds_up() -> None:
+def test_read__gpu_states_add_up_to_all() -> None:
     """The states of GPUs add up to all GPUs; held GPUs are those of running jobs."""
     cluster = SimulatedSlurmctld(Trace.of(**SIX), [4, 4], ideal("none"))
     cluster.advance(45)

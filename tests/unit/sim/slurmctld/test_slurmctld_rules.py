@@ -504,11 +504,13 @@ FEATURED = ClusterLayout((
      ("[a100*2|cpu]", [0, 2]), ("ib,a100", [0]), ("none", [])],
 )  # fmt: skip
 def test_features__of_a_constraint(text: str, nodes: list[int]) -> None:
+    """The nodes with the features that the text asks for."""
     assert np.flatnonzero(FEATURED.with_features(text)).tolist() == nodes
 
 
 @pytest.mark.parametrize("text", ["a&", "(a|b", "a)b", "&a", "|"])
 def test_features__a_text_that_is_no_constraint_is_refused(text: str) -> None:
+    """The error shows one that is."""
     with pytest.raises(InputError, match="is no constraint such as a100&ib"):
         FEATURED.with_features(text)
 

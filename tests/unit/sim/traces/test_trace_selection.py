@@ -83,12 +83,14 @@ def test_with_those_beside__do_not_count_and_come_with_the_others() -> None:
                                   "another --count-from or --count-until"),
 ])  # fmt: skip
 def test_selected__words_that_name_nothing(wanted: Selection, expected: str) -> None:
+    """The error names the option, the word and what is possible."""
     with pytest.raises(InputError) as error:
         selected(history(), wanted)
     assert expected == str(error.value)
 
 
 def test_selected__a_date_needs_a_calendar() -> None:
+    """A trace in seconds from its begin has none."""
     with pytest.raises(InputError, match="the trace has no calendar"):
         selected(RecordedTrace(history().trace), Selection(since="2026-09-24"))
 
@@ -116,6 +118,7 @@ def test_selected__without_recorded_starts_all_count() -> None:
 
 
 def test_selected__what_counts_can_be_said() -> None:
+    """Jobs before and after the counted span only fill the cluster."""
     assert counted(history(), Selection(count_from="3d", count_until="5d")) == [4, 5, 6]
     assert list(range(1, 11)) == counted(history(), Selection(count_from="0%", count_until="0%"))
 
@@ -149,6 +152,7 @@ def test_selected__warm_start_has_who_ran_and_who_waited() -> None:
 
 
 def test_selected__cold_start_has_neither() -> None:
+    """Jobs that ran or waited before the window are left out, and a note says so."""
     found = selected(running(), Selection(since="3d"))
     assert found.recorded.trace.job_id.tolist() == [4]
     assert found.notes[0] == "cold start: no job is there when the window begins"
@@ -166,6 +170,7 @@ def test_selected__of_few_jobs_all_count() -> None:
 
 
 def test_with_limits__exact_run_times() -> None:
+    """A job without a limit gets its run time as limit, and a note says of how many."""
     trace = Trace.of([1, 2], [1, 1], [0, 0], [100.0, 50.0], [200.0, NAN])
     same, told = with_limits(trace, "recorded")
     assert same.time_limit_s.tolist() == [200.0, 50.0]
@@ -185,6 +190,7 @@ def test_with_limits__unknown_ones_are_made_up(choice: str, limit_s: float, said
 
 
 def test_with_limits__all_known() -> None:
+    """Nothing is assumed, whatever was chosen."""
     trace = Trace.of([1], [1], [0], [100.0], [200.0])
     assert [with_limits(trace, choice)[1] for choice in ("recorded", "users", "factor:2")] == [
         "time limits as recorded"
@@ -193,6 +199,7 @@ def test_with_limits__all_known() -> None:
 
 @pytest.mark.parametrize("choice", ["exact", "factor:x", "factor:0.5", "factor:inf"])
 def test_with_limits__no_choice(choice: str) -> None:
+    """The error names the option."""
     with pytest.raises(InputError, match="--limits"):
         with_limits(history().trace, choice)
 

@@ -82,7 +82,7 @@ def test_queue_findings__names_a_few_jobs_and_a_ledger_that_was_not_read() -> No
         (["gpu"], True, [0, 8], ("fail", "none in scope, 8 elsewhere")),
     ],
 )
-def test_queue_findings__of_gpus(partitions, gpu_jobs_only, gpus, expected):
+def test_queue_findings__no_gpu_in_scope_is_a_finding(partitions, gpu_jobs_only, gpus, expected):
     """Without GPUs, or with all of them out of scope, there is nothing to order."""
     nodes = Nodes.build(2, {"name": ["n1", "n2"], "partitions": ["gpu,long", "cpu"], "gpus": gpus})
     tree = parse_config({"scope": {"partitions": partitions, "gpu_jobs_only": gpu_jobs_only}})
