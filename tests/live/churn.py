@@ -47,6 +47,7 @@ class Churn:
     alone_s: dict[str, float] = field(default_factory=dict)  # reservation -> since when no open operation has it
     changed: dict[int, tuple[str, int]] = field(default_factory=dict)  # job -> its reservation then, cycles done
     daemon: subprocess.Popen[bytes] | None = None
+    later: tuple[str, ...] = LATER
     begun_s: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -99,7 +100,7 @@ class Churn:
         named = {job: name for job, name in waiting.items() if name.startswith("slurmsched-")}
         if waiting:
             job = self.chance.choice(sorted(named or waiting))
-            change = self.chance.choice([*LATER, f"excnodelist={','.join(NODES)}"])
+            change = self.chance.choice([*self.later, f"excnodelist={','.join(NODES)}"])
             cycles = self.cycles()
             if not run("scontrol", "update", f"jobid={job}", change, check=False).rc and job in named:
                 self.changed[job] = (named[job], cycles)
@@ -272,6 +273,7 @@ class ElasticChurn(Churn):
     own: dict[int, str] = field(default_factory=dict)
     ran: dict[tuple[int, str], int] = field(default_factory=dict)
     shrunk: set[tuple[int, str]] = field(default_factory=set)
+    later: tuple[str, ...] = (*(each for each in LATER if "numnodes" not in each), f"numnodes={MOST + 1}")
     touched: set[int] = field(default_factory=set)
 
     def event(self) -> None:

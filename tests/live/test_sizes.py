@@ -119,3 +119,17 @@ def test_shrink__a_running_gang_gives_nodes_back(site: Installed) -> None:
     run("scontrol", "requeue", str(gang))
     until(lambda: gang in requests(), "it waits again")
     assert requests()[gang].startswith("4|4|4|")
+
+
+def test_moldable__a_job_starts_with_the_gpus_that_are_free(site: Installed) -> None:
+    """Every node has four: it asks for eight, and starts on four in the next cycle, under a policy without sizes."""
+    site.configure(policy='{ name = "fifo" }', lever__size="true", lever__moldable="true")
+    for node in (1, 2, 3, 4):
+        submit("bob", 4, "--time=600", f"-w n{node}")
+    until(lambda: len(column("%A", "RUNNING")) == 4, "all four run")
+    words = "--comment=slurmsched: moldable=yes min_gpus=2 max_gpus=8 dur=30m"
+    job, firm = submit("alice", 8, "--time=120", words), submit("alice", 8, "--time=120")
+    until(lambda: job in column("%A", "PENDING") and column("%r")[job] in ("Resources", "Priority"), "it waits")
+    site.tick()
+    until(lambda: job in column("%A", "RUNNING"), "it runs")
+    assert (gpus_of(job), firm in column("%A", "PENDING")) == ("4", True)

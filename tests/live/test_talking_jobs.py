@@ -75,12 +75,19 @@ def test_elastic__grows_and_shrinks_between_steps_and_loses_none(site: Installed
 
 
 def test_report__without_a_folder_is_in_the_comment(site: Installed) -> None:
-    """By the job's own right, beside its other hints; the next cycle sees it."""
-    tell = f"SLURMSCHED_JOBS=/none {JOB}/slurmsched-job report progress=30/90 throughput=512; sleep 600"
-    job = submit("alice", 1, HINTS, script=tell)
+    """By the job's own right, beside its other hints; the next cycle sees it. For a checkpoint it gets the signal that
+    it asked for, and goes on."""
+    run("rm", "-f", "/tmp/slurmsched-saved")
+    tell = f"SLURMSCHED_JOBS=/none {JOB}/slurmsched-job report progress=30/90 throughput=512"
+    job = submit("alice", 1, f"{HINTS} save=USR1", script=f"trap 'touch /tmp/slurmsched-saved' USR1; {tell}; "
+                 "while true; do sleep 0.2; done")  # fmt: skip
     until(lambda: "progress" in column("%k").get(job, ""), "the comment has it")
-    assert column("%k")[job] == "slurmsched: min_gpus=1 max_gpus=8 dur=1h slurmsched: progress=30/90 throughput=512"
+    said = "slurmsched: min_gpus=1 max_gpus=8 dur=1h save=USR1 slurmsched: progress=30/90 throughput=512"
+    assert column("%k")[job] == said
     assert "progress=30/90" in hints(job, site)
+    site("job", "wants", str(job), "--checkpoint")
+    until(Path("/tmp/slurmsched-saved").exists, "it saves itself")
+    assert job in column("%A", "RUNNING")
 
 
 def admin_comment(job: int) -> str:
