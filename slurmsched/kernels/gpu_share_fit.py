@@ -13,7 +13,7 @@ from slurmsched.model.columns import Bools, Floats, Int64s
 # Rules; see placements.gpu_shares.
 FRAGMENTS, BEST_FIT, DOT_PRODUCT, PACKING, CLUSTERING, RANDOM = range(6)
 WHOLE, TOP = 1000, 100  # thousandths of a GPU; the best score
-NO_ROOM, BLOCK = -1, 128  # no score; nodes whose best score is kept
+NO_ROOM, STALE, BLOCK = -1, -2, 64  # no score; a best score that is to be found again; nodes that share one
 
 
 class ShareRequests(NamedTuple):
@@ -98,7 +98,8 @@ def place_shares(
     for i in range(count):
         k = wanted[i]
         _look_again(scores, k, requests, nodes, typical, weight, rule)
-        n = _any_of(scores.score[k], draws[i, 0]) if rule == RANDOM else _first_best(scores.score[k], scores.best[k])
+        score, best = scores.score[k], scores.best[k]
+        n = _any_of(score, best, draws[i, 0]) if rule == RANDOM else _first_best(score, best)
         if n >= 0:
             node[i], mask[i] = n, _chosen_gpus(scores, k, n, requests, nodes, rule, draws[i, 1])
             before = scores.fragment[n]
@@ -121,7 +122,7 @@ def _no_scores(
     for n in range(size):
         fragment[n] = node_fragments(nodes, n, typical, weight)
     return ShareScores(
-        np.full((kinds, size), NO_ROOM, np.int16), np.full((kinds, -(-size // BLOCK)), NO_ROOM, np.int16),
+        np.full((kinds, size), NO_ROOM, np.int16), np.full((kinds, -(-size // BLOCK)), STALE, np.int16),
         np.zeros((kinds, size), np.int8), np.full(kinds, -1),
         np.empty(most + 1, np.int64), np.zeros(1, np.int64), np.full(size, -1), fragment,
     )  # fmt: skip
@@ -156,89 +157,108 @@ def _look_again(
     scores: ShareScores, k: int, requests: ShareRequests, nodes: SharedNodes, typical: ShareRequests, weight: Floats,
     rule: int,
 ) -> None:  # fmt: skip
-    """Score the nodes anew that changed since this kind was looked at."""
-    if scores.seen[k] < 0:
-        for n in range(nodes.gpus.size):
-            _score(scores, k, n, requests, nodes, typical, weight, rule)
-        for block in range(scores.best.shape[1]):
-            _keep_best(scores, k, block)
-    else:
-        for change in range(scores.changes[0] - 1, scores.seen[k] - 1, -1):
-            n = scores.changed[change]
-            if scores.mark[n] == change:  # it did not change again later
-                before = scores.score[k, n]
-                _score(scores, k, n, requests, nodes, typical, weight, rule)
-                if scores.score[k, n] > before or before == scores.best[k, n // BLOCK]:
-                    _keep_best(scores, k, n // BLOCK)
+    """Score the nodes anew that changed since this kind was looked at; all of them the first time."""
+    rows, best = _changed_since(scores, k), scores.best[k]
+    before = scores.score[k][rows]
+    _score(scores, k, rows, requests, nodes, typical, weight, rule)
+    for i in range(rows.size):
+        if scores.score[k, rows[i]] != before[i]:
+            best[rows[i] // BLOCK] = STALE
+    for n in rows:
+        if best[n // BLOCK] == STALE:
+            best[n // BLOCK] = _best_of(scores.score[k, n // BLOCK * BLOCK : (n // BLOCK + 1) * BLOCK], rule)
     scores.seen[k] = scores.changes[0]
 
 
 @kernel_part
-def _keep_best(scores: ShareScores, k: int, block: int) -> None:
-    score, best = scores.score[k], np.int16(NO_ROOM)
-    for n in range(block * BLOCK, min((block + 1) * BLOCK, score.size)):
-        best = max(best, score[n])
-    scores.best[k, block] = best
+def _changed_since(scores: ShareScores, k: int) -> Int64s:
+    """Nodes that changed since this kind was looked at, all of them the first time. (R,)."""
+    if scores.seen[k] < 0:
+        return np.arange(scores.mark.size)
+    rows, found = np.empty(scores.changes[0] - scores.seen[k], np.int64), 0
+    for change in range(scores.seen[k], scores.changes[0]):
+        n = scores.changed[change]
+        if scores.mark[n] == change:  # it did not change again later
+            rows[found] = n
+            found += 1
+    return rows[:found]
 
 
 @kernel_part
-def has_room(requests: ShareRequests, k: int, nodes: SharedNodes, n: int) -> bool:
-    """Whether a request of this kind fits on this node now."""
-    if nodes.cpus[n] < requests.cpus[k] or nodes.memory_mib[n] < requests.memory_mib[k]:
-        return False
-    if requests.gpus[k] == 0:
-        return True
-    room = 0
-    for g in range(nodes.gpus[n]):
-        room += 1 if nodes.free[n, g] >= requests.gpu_milli[k] else 0
-    return room >= requests.gpus[k] and requests.fits[k, nodes.gpu_type[n]]
+def _best_of(score: NDArray[np.int16], rule: int) -> int:
+    """The best score of some nodes; for RANDOM how many of them have room. score: (R,)."""
+    best, room = NO_ROOM, 0
+    for n in range(score.size):
+        best = max(best, score[n])
+        room += 1 if score[n] != NO_ROOM else 0
+    return room if rule == RANDOM else best
+
+
+@kernel_part
+def _with_room(requests: ShareRequests, k: int, nodes: SharedNodes, rows: Int64s) -> Int64s:
+    """Those of the nodes on which a request of this kind fits now. rows: (R,)."""
+    gpus, milli, cpus, memory_mib = requests.gpus[k], requests.gpu_milli[k], requests.cpus[k], requests.memory_mib[k]
+    free, free_cpus, free_mib, of_type = nodes.free, nodes.cpus, nodes.memory_mib, nodes.gpu_type
+    found, count = np.empty(rows.size, np.int64), 0
+    for n in rows:
+        if free_cpus[n] < cpus or free_mib[n] < memory_mib:
+            continue
+        room = 0
+        for g in range(nodes.gpus[n]):
+            room += 1 if free[n, g] >= milli else 0
+        if gpus == 0 or (room >= gpus and requests.fits[k, of_type[n]]):
+            found[count] = n
+            count += 1
+    return found[:count]
 
 
 @kernel_part
 def _score(
-    scores: ShareScores, k: int, n: int, requests: ShareRequests, nodes: SharedNodes, typical: ShareRequests,
+    scores: ShareScores, k: int, rows: Int64s, requests: ShareRequests, nodes: SharedNodes, typical: ShareRequests,
     weight: Floats, rule: int,
 ) -> None:  # fmt: skip
-    """Score a kind on a node by the rule."""
-    scores.score[k, n] = NO_ROOM
-    if not has_room(requests, k, nodes, n):
-        return
+    """Score a kind on some nodes by the rule. rows: (R,). The rules take all nodes at once: a call costs more than a
+    score."""
+    score, fits = scores.score[k], _with_room(requests, k, nodes, rows)
+    score[rows] = NO_ROOM
     if rule == FRAGMENTS:
-        scores.score[k, n], scores.gpu[k, n] = _by_fragments(scores.fragment[n], requests, k, nodes, n, typical, weight)
+        _by_fragments(scores, requests, k, nodes, fits, typical, weight)
     elif rule in (BEST_FIT, DOT_PRODUCT):
-        scores.score[k, n] = _by_vectors(requests, k, nodes, n, rule)
+        _by_vectors(score, requests, k, nodes, fits, rule)
     elif rule == PACKING:
-        scores.score[k, n] = _by_packing(requests, k, nodes, n)
+        _by_packing(score, requests, k, nodes, fits)
     elif rule == CLUSTERING:
-        scores.score[k, n] = _by_clustering(requests, k, nodes, n)
+        _by_clustering(score, requests, k, nodes, fits)
     else:
-        scores.score[k, n] = 0
+        score[fits] = 0
 
 
 @kernel_part
 def _by_fragments(
-    before: float, requests: ShareRequests, k: int, nodes: SharedNodes, n: int, typical: ShareRequests, weight: Floats
-) -> tuple[int, int]:
+    scores: ShareScores, requests: ShareRequests, k: int, nodes: SharedNodes, rows: Int64s, typical: ShareRequests,
+    weight: Floats,
+) -> None:  # fmt: skip
     """How much fewer fragments there are afterwards, and the GPU of a part for which that is the most."""
-    free, milli = nodes.free[n], requests.gpu_milli[k]
-    best, gpu = -1, 0
-    nodes.cpus[n] -= requests.cpus[k]
-    if requests.gpus[k] == 1 and milli < WHOLE:
-        for g in range(nodes.gpus[n]):
-            if free[g] < milli or _seen_before(free, g):
-                continue
-            free[g] -= milli
-            score = _share_of_top(before - node_fragments(nodes, n, typical, weight))
-            free[g] += milli
-            if score > best:
-                best, gpu = score, g
-    else:
-        mask = _whole_gpus(free, requests.gpus[k])
-        _change(free, mask, -milli)
-        best = _share_of_top(before - node_fragments(nodes, n, typical, weight))
-        _change(free, mask, milli)
-    nodes.cpus[n] += requests.cpus[k]
-    return best, gpu
+    gpus, milli, cpus = requests.gpus[k], requests.gpu_milli[k], requests.cpus[k]
+    for n in rows:
+        free, before, best, gpu = nodes.free[n], scores.fragment[n], -1, 0
+        nodes.cpus[n] -= cpus
+        if gpus == 1 and milli < WHOLE:
+            for g in range(nodes.gpus[n]):
+                if free[g] < milli or _seen_before(free, g):
+                    continue
+                free[g] -= milli
+                gain = _share_of_top(before - node_fragments(nodes, n, typical, weight))
+                free[g] += milli
+                if gain > best:
+                    best, gpu = gain, g
+        else:
+            mask = _whole_gpus(free, gpus)
+            _change(free, mask, -milli)
+            best = _share_of_top(before - node_fragments(nodes, n, typical, weight))
+            _change(free, mask, milli)
+        nodes.cpus[n] += cpus
+        scores.score[k, n], scores.gpu[k, n] = best, gpu
 
 
 @kernel_part
@@ -256,53 +276,55 @@ def _share_of_top(fewer: float) -> int:
 
 
 @kernel_part
-def _by_vectors(requests: ShareRequests, k: int, nodes: SharedNodes, n: int, rule: int) -> int:
+def _by_vectors(
+    score: NDArray[np.int16], requests: ShareRequests, k: int, nodes: SharedNodes, rows: Int64s, rule: int
+) -> None:
     """By CPUs and GPUs as shares of the largest node: what stays free (best fit), or the dot product of what is free
     and what is asked for; little is good. A node that has more than the largest, since its CPUs are not counted, is as
     that one."""
-    most_cpus, most_milli = nodes.most[0], nodes.most[1]
+    most_cpus, most_milli, cpus = nodes.most[0], nodes.most[1], requests.cpus[k]
     asked = float(requests.gpus[k] * requests.gpu_milli[k])
-    free = float(nodes.free[n].sum())
-    if rule == BEST_FIT:
-        stays = min((nodes.cpus[n] - requests.cpus[k]) / most_cpus, 1.0) * 0.5
-        return int((1.0 - (stays + (free - asked) / most_milli * 0.5)) * TOP)
-    product = min(nodes.cpus[n] / most_cpus, 1.0) * min(requests.cpus[k] / most_cpus, 1.0)
-    return int(TOP * (1.0 - (product + free / most_milli * (asked / most_milli)) / 2))
+    for n in rows:
+        free, free_cpus = float(nodes.free[n].sum()), nodes.cpus[n]
+        if rule == BEST_FIT:
+            stays = min((free_cpus - cpus) / most_cpus, 1.0) * 0.5
+            score[n] = int((1.0 - (stays + (free - asked) / most_milli * 0.5)) * TOP)
+        else:
+            product = min(free_cpus / most_cpus, 1.0) * min(cpus / most_cpus, 1.0)
+            score[n] = int(TOP * (1.0 - (product + free / most_milli * (asked / most_milli)) / 2))
 
 
 @kernel_part
-def _by_packing(requests: ShareRequests, k: int, nodes: SharedNodes, n: int) -> int:
+def _by_packing(score: NDArray[np.int16], requests: ShareRequests, k: int, nodes: SharedNodes, rows: Int64s) -> None:
     """GPUs in use first, the fullest; then free GPUs of nodes in use; then free nodes. 0 without GPUs."""
-    free, idle, fresh, spare = nodes.free[n], 0, 0, 0
-    for g in range(nodes.gpus[n]):
-        idle += 1 if free[g] == WHOLE else 0
-    if requests.gpus[k] == 0:
-        return 0
-    if idle == nodes.gpus[n]:
-        return max(TOP // 3 - idle, idle)
-    if requests.gpu_milli[k] == WHOLE:
-        fresh = requests.gpus[k]
-    else:
-        spare = free[_tightest(free, nodes.gpus[n], requests.gpu_milli[k])]
-        fresh = 1 if spare == WHOLE else 0
-    if fresh > 0:
-        return max(TOP // 2 - fresh, TOP // 3)
-    return max(TOP - spare * 100 // WHOLE // 10, TOP // 2)
+    gpus, milli = requests.gpus[k], requests.gpu_milli[k]
+    for n in rows:
+        free, size, idle = nodes.free[n], nodes.gpus[n], 0
+        for g in range(size):
+            idle += 1 if free[g] == WHOLE else 0
+        spare = WHOLE if gpus == 0 or milli == WHOLE else free[_tightest(free, size, milli)]
+        if gpus == 0:
+            score[n] = 0
+        elif idle == size:
+            score[n] = max(TOP // 3 - idle, idle)
+        elif spare == WHOLE:
+            score[n] = max(TOP // 2 - gpus, TOP // 3)
+        else:
+            score[n] = max(TOP - spare * 100 // WHOLE // 10, TOP // 2)
 
 
 @kernel_part
-def _by_clustering(requests: ShareRequests, k: int, nodes: SharedNodes, n: int) -> int:
+def _by_clustering(score: NDArray[np.int16], requests: ShareRequests, k: int, nodes: SharedNodes, rows: Int64s) -> None:
     """Nodes where only requests of this size run, then those where such run too, then free ones, then others; of each
     sort the fullest. 0 without GPUs."""
-    if requests.gpus[k] == 0:
-        return 0
-    held, sizes = nodes.held[n], 0
-    for size in range(held.size):
-        sizes += 1 if held[size] > 0 else 0
-    same = held[requests.gpus[k] if requests.gpu_milli[k] == WHOLE else 0] > 0
-    band = (3 if sizes == 1 else 2) if same else (1 if sizes == 0 else 0)
-    most = np.int64(nodes.most[1])
-    return TOP // 4 * (most - nodes.free[n].sum()) // most + TOP // 4 * band
+    gpus, most = requests.gpus[k], np.int64(nodes.most[1])
+    own = gpus if requests.gpu_milli[k] == WHOLE else 0
+    for n in rows:
+        held, sizes = nodes.held[n], 0
+        for size in range(held.size):
+            sizes += 1 if held[size] > 0 else 0
+        band = (3 if sizes == 1 else 2) if held[own] > 0 else (1 if sizes == 0 else 0)
+        score[n] = 0 if gpus == 0 else TOP // 4 * (most - nodes.free[n].sum()) // most + TOP // 4 * band
 
 
 @kernel_part
@@ -320,10 +342,20 @@ def _first_best(score: NDArray[np.int16], best: NDArray[np.int16]) -> int:
 
 
 @kernel_part
-def _any_of(score: NDArray[np.int16], draw: float) -> int:
-    """One of the nodes with room, each as probable; -1 if there is none."""
-    rows = np.flatnonzero(score != NO_ROOM)
-    return rows[int(draw * rows.size)] if rows.size else -1
+def _any_of(score: NDArray[np.int16], best: NDArray[np.int16], draw: float) -> int:
+    """One of the nodes with room, each as probable; -1 if there is none. best: how many have it in each block."""
+    total = best.sum()
+    if total == 0:
+        return -1
+    at, block = int(draw * total), 0
+    while at >= best[block]:
+        at -= best[block]
+        block += 1
+    n = block * BLOCK
+    while at > 0 or score[n] == NO_ROOM:
+        at -= 1 if score[n] != NO_ROOM else 0
+        n += 1
+    return n
 
 
 @kernel_part
