@@ -118,6 +118,7 @@ def replay(
 
     Without a planner Slurm is alone. A cycle is left out if the cluster says that it would plan the same. Cycles are
     jumped over, and counted, while nothing happens and by stands_until each would do as the last one, which is nothing.
+    An event that changes nothing for a plan counts as none.
     """
     cycles, stands_s = 0, -math.inf
 
@@ -135,10 +136,10 @@ def replay(
             if cluster.waiting and tick_s < (later_s := _tick_from(min(cluster.next_event_s, stands_s), interval_s)):
                 cycles += round((later_s - tick_s) / interval_s)
                 tick_s = later_s
-            stands_s = -math.inf
-            cluster.advance(tick_s)
+            happened = cluster.advance(tick_s)
             if _due(cluster):
-                run_cycle(cluster, planner, store, heed)
+                if happened or not tick_s < stands_s:
+                    run_cycle(cluster, planner, store, heed)
                 cycles += 1
         if on_progress is not None:
             on_progress(cluster)

@@ -105,8 +105,8 @@ class QuietTimes:
 
     The ages that Slurm's priority counts change by themselves, and the order of a ChangingPolicy: what that says of
     its next change holds for the jobs that would start, not for the whole order. For a while after the last event it
-    also changes who may be requeued, and which ended jobs are shown. Where nobody is requeued, a job that waits alone
-    has no order. Source: slurmsched.
+    also changes who may be requeued, and which ended jobs are shown. A job that waits alone has no order; a ChangingPolicy
+    may requeue others for it at any time. Source: slurmsched.
     """
 
     policy: Policy
@@ -120,10 +120,10 @@ class QuietTimes:
         if does or ranking is None or ranking.carry or not self._settled(snapshot):
             return -math.inf
         pending = snapshot.jobs.pending
-        if not self.requeues and pending.sum() < 2:
-            return math.inf
-        if isinstance(self.policy, ChangingPolicy):
+        if isinstance(self.policy, ChangingPolicy) and (self.requeues or pending.sum() > 1):
             return -math.inf
+        if pending.sum() < 2:
+            return math.inf
         young = (now_s - snapshot.jobs.eligible_s < self.model.max_age_s)[pending].any()
         return now_s - now_s % self.model.calc_period_s + self.model.calc_period_s if young else math.inf
 

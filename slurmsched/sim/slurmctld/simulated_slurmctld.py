@@ -55,13 +55,14 @@ class SlurmctldEvents(SlurmctldState):
         self.job.eligible_s[waits] = math.inf
 
     def advance(self, until_s: float) -> int:
+        """As SimulatedCluster. That usage is counted is no event for a job that waits alone: it has no order."""
         happened = 0
         while self._events.next_s <= until_s:
             event = self._events.pop()
             self._now_s = event.time_s
             if self._handlers[event.kind](event):
-                happened += 1
                 waiting = self.waiting
+                happened += event.kind != EventKind.USAGE or waiting > 1 or self.budgets.counts
                 self.history.note(self._now_s, self._busy, waiting)
                 self._passes.changed(self._now_s, waiting > 0)
         if until_s < math.inf:

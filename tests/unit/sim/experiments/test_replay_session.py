@@ -243,14 +243,19 @@ def test_session__a_gang_for_which_no_nodes_were_asked(placement: str, cluster: 
     assert played.figures["makespan_s"] == 10
 
 
-@pytest.mark.parametrize(("policy", "requeue", "fewer"), [("srsf", False, 4), ("fifo", True, 4), ("las", True, 1)])
+@pytest.mark.parametrize(
+    ("policy", "requeue", "jobs", "fewer"),
+    [("srsf", False, 3, 4), ("fifo", True, 3, 4), ("las", True, 3, 1), ("srsf", True, 2, 5), ("fifo", False, 2, 12)],
+)
 def test_run__makes_few_cycles_while_nothing_happens(
-    monkeypatch: pytest.MonkeyPatch, policy: str, requeue: bool, fewer: int
+    monkeypatch: pytest.MonkeyPatch, policy: str, requeue: bool, jobs: int, fewer: int
 ) -> None:
-    """Two jobs wait for five hours: the same starts, nice values and number of cycles, of which fewer are made.
-    Of a policy whose order may change by itself none is left out."""
-    trace = Trace.of([1, 2, 3], [8, 8, 4], [0, 10, 3600], [18_000, 3_600, 3_600], user=["a", "b", "c"])
-    request = ReplayRequest(cluster="1x8", model="slurm", policy=policy, requeue=requeue)
+    """Two jobs wait for five hours: the same starts, nice values and number of cycles, of which fewer are made. One
+    that waits alone has no order: neither its age nor usage makes a cycle. Of a policy whose order may change by itself
+    none is left out."""
+    trace = Trace.of([1, 2, 3], [8, 8, 4], [0, 10, 3600], [18_000, 3_600, 3_600], user=["a", "b", "c"]).first(jobs)
+    usage = {"weight_fairshare": 1000} if jobs < 3 else {}
+    request = ReplayRequest(cluster="1x8", model="slurm", policy=policy, requeue=requeue, settings=usage)
     plan, made = Planner.plan, list[tuple[tuple[Any, ...], int]]()
     for patched in (False, True):
         calls = list[float]()
