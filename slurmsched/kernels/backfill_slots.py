@@ -8,7 +8,15 @@ import numpy as np
 
 from slurmsched.kernels._jit import kernel
 from slurmsched.kernels.gang_fit import bit_count
-from slurmsched.kernels.slurmctld_nodes import NodeOrder, NodeRequest, first_ready, holds, pick_nodes
+from slurmsched.kernels.slurmctld_nodes import (
+    NodeOrder,
+    NodeRequest,
+    first_ready,
+    holds,
+    take_last,
+    take_needed,
+    unequal,
+)
 from slurmsched.model.columns import Bools, Floats, Int64s
 
 BITS = 62  # of each word, so that none is negative
@@ -30,21 +38,30 @@ class SlotTable(NamedTuple):
 def pack(mask: Bools | Int64s, words: Int64s) -> None:
     """Set words (W,) int64 to the bits of mask (N,), where it is not 0; W * BITS >= N."""
     for w in range(words.size):
-        word, first = 0, w * BITS
-        for bit in range(min(BITS, mask.size - first)):
+        word, first, any_set = 0, w * BITS, False
+        bits = min(BITS, mask.size - first)
+        for bit in range(bits):
+            any_set |= mask[first + bit] != 0
+        for bit in range(bits if any_set else 0):
             word |= (1 if mask[first + bit] else 0) << bit
         words[w] = word
 
 
 @kernel
-def unpack(words: Int64s, mask: Bools) -> int:
-    """Set mask (N,) bool to the bits of words; returns how many are set."""
-    count = 0
+def unpack(words: Int64s, mask: Bools) -> None:
+    """Set mask (N,) bool to the bits of words."""
     for w in range(words.size):
         word, first = words[w], w * BITS
-        count += bit_count(word)
         for bit in range(min(BITS, mask.size - first)):
             mask[first + bit] = word >> bit & 1 == 1
+
+
+@kernel
+def nodes_in(words: Int64s) -> int:
+    """How many nodes a set of bits has."""
+    count = 0
+    for w in range(words.size):
+        count += bit_count(words[w])
     return count
 
 
@@ -88,12 +105,15 @@ def unreserved(
     slots: how many of the table are in use. first: that many of them end by from_s. usable, still_open: (W,) int64.
     To try again is worth it at the end of the first slot after which nodes are free that are not before it.
     """
-    begin, end, opened = table.begin, table.end, table.opened
+    begin, end, opened, soon = table.begin, table.end, table.opened, ready.words
     later, known = -1.0, False
     still_open[:] = usable
     for k in range(first, slots):
-        if later < 0 and k + 1 < slots and gains(usable, still_open, opened[k], opened[k + 1]):
-            later = end[k]
+        if later < 0 and k + 1 < slots:
+            gained = 0  # usable nodes that are open after, and not both still open and open now
+            for w in range(still_open.size):
+                gained |= usable[w] & opened[k + 1, w] & ~(still_open[w] & opened[k, w])
+            later = end[k] if gained else later
         if begin[k] > until:
             if later < 0 and k + 2 < slots:
                 later = end[k + 1]
@@ -104,9 +124,9 @@ def unreserved(
             if not known:
                 add_ready(ready, later)
                 known = True
-            if may_stop and not as_many(still_open, ready.words, ready.nodes):
+            if may_stop and not as_many(still_open, soon, ready.nodes):
                 return later, False
-    return later, not known or as_many(still_open, ready.words, ready.nodes)
+    return later, not known or as_many(still_open, soon, ready.nodes)
 
 
 @kernel
@@ -120,10 +140,15 @@ def may_start(
     begin, end, opened = table.begin, table.end, table.opened
     still_open[:] = usable & idle
     for k in range(slots):
-        if begin[k] > until or not as_many(still_open, idle, nodes):
+        if begin[k] > until:
             break
         if end[k] > now:
-            still_open &= opened[k]
+            some = 0
+            for w in range(still_open.size):
+                still_open[w] &= opened[k, w]
+                some |= still_open[w]
+            if some == 0:
+                break
     return as_many(still_open, idle, nodes)
 
 
@@ -143,23 +168,15 @@ def add_ready(ready: ReadyBy, by_s: float) -> None:
 @kernel
 def as_many(one: Int64s, other: Int64s, nodes: int) -> bool:
     """Whether as many nodes are in both sets of bits. one, other: (W,)."""
+    if nodes == 1:
+        found = 0
+        for w in range(one.size):
+            found |= one[w] & other[w]
+        return found != 0
     count = 0
     for w in range(one.size):
-        both = one[w] & other[w]
-        if both != 0:
-            count += bit_count(both) if nodes > 1 else 1
-            if count >= nodes:
-                return True
-    return nodes <= 0
-
-
-@kernel
-def gains(usable: Int64s, still_open: Int64s, now: Int64s, after: Int64s) -> bool:
-    """Whether a usable node is open after, and not both still_open and open now. All (W,)."""
-    for w in range(usable.size):  # noqa: SIM110 (no generators in kernels)
-        if usable[w] & after[w] & ~(still_open[w] & now[w]) != 0:
-            return True
-    return False
+        count += bit_count(one[w] & other[w])
+    return count >= nodes
 
 
 @kernel
@@ -283,15 +300,6 @@ def runs_to_go(ready: Int64s, by_ready: Int64s, able: int, mask: Bools, nodes: i
     return -1
 
 
-@kernel
-def touches(first: int, node_count: int, node: Int64s, mask: Bools | Int64s) -> bool:
-    """Whether a run holds a node of mask (N,), where it is not 0: one of node[first : first + node_count]."""
-    for k in range(first, first + node_count):  # noqa: SIM110 (no generators in kernels)
-        if mask[node[k]]:
-            return True
-    return False
-
-
 # Over 30 lines: one loop of slurmctld's; its cases share the window, its edge and the place in the list.
 @kernel
 def tested_after(
@@ -308,7 +316,10 @@ def tested_after(
     while i < filled and order_end[i] <= bound:
         gone, latest, following = 0, -1.0, np.inf
         while i < filled and order_end[i] <= bound:
-            if not touches(first[order[i]], node_count[order[i]], node, mask):
+            row, holds_one = first[order[i]], False
+            for k in range(row, row + node_count[order[i]]):
+                holds_one = holds_one or mask[node[k]]
+            if not holds_one:
                 i += 1
                 continue
             if edge < 0:
@@ -340,8 +351,9 @@ def last_end(runs: Runs, chosen: Int64s, begun: int, gone: int, otherwise: float
     """
     order, first, node_count, node = runs.order, runs.first, runs.node_count, runs.node
     for i in range(gone - 1, begun - 1, -1):
-        if touches(first[order[i]], node_count[order[i]], node, chosen):
-            return float(runs.end[i])
+        for k in range(first[order[i]], first[order[i]] + node_count[order[i]]):
+            if chosen[node[k]]:
+                return float(runs.end[i])
     return otherwise
 
 
@@ -351,6 +363,7 @@ def pick_later(
     free: Int64s,
     runs: Runs,
     ready: Int64s,
+    last_ready: Int64s,
     mask: Bools,
     request: NodeRequest,
     order: NodeOrder,
@@ -358,17 +371,19 @@ def pick_later(
 ) -> None:
     """The nodes of a job that fits when `gone` runs are gone, in chosen (N,) as pick_nodes sets it.
 
-    ready: (N,) of `need`, or for a single node of `last`, which is what that gives.
+    ready, last_ready: (N,) as ready_nodes sets them, of `need` and of `last`.
     """
-    if request.nodes == 1 and not request.least_loaded:
-        chosen[:] = 0
-        chosen[first_ready(ready, mask, gone, order)] = 1 if (request.need == request.last).all() else 2
+    chosen[:] = 0
+    nodes, differs = request.nodes, unequal(request.need, request.last)
+    if nodes == 1 and not request.least_loaded:
+        chosen[first_ready(last_ready, mask, gone, order)] = 2 if differs else 1
         return
-    by_end, run_first, node_count, held_node, held = runs.order, runs.first, runs.node_count, runs.node, runs.held
-    work = free.copy()
+    cpus = free[1].copy()
     for i in range(gone):
-        first = run_first[by_end[i]]
-        for k in range(first, first + node_count[by_end[i]]):
-            for r in range(work.shape[0]):
-                work[r, held_node[k]] += held[k, r]
-    pick_nodes(work, mask, request, order, chosen)
+        first = runs.first[runs.order[i]]
+        for k in range(first, first + runs.node_count[runs.order[i]]):
+            cpus[runs.node[k]] += runs.held[k, 1]
+    missing = nodes - 1 if differs else nodes
+    take_needed(mask & (ready <= gone), cpus, missing, request.least_loaded, order, chosen)
+    if differs:
+        take_last(mask & (last_ready <= gone), cpus, request.least_loaded, order.weight, chosen)

@@ -74,11 +74,9 @@ def pick_nodes(free: Int64s, usable: Bools, request: NodeRequest, order: NodeOrd
     nodes, need, last = request.nodes, request.need, request.last
     differs = unequal(last, need)
     missing = nodes - 1 if differs else nodes
-    if missing != 1 and not enough_nodes(free, usable, missing, need):
+    if not take_needed(fitting(free, usable, need), free[1], missing, request.least_loaded, order, taken):
         return False
-    if take_needed(free, usable, missing, request, order, taken) > 0:
-        return False
-    return not differs or take_last(free, usable, request, order.weight, taken)
+    return not differs or take_last(fitting(free, usable, last), free[1], request.least_loaded, order.weight, taken)
 
 
 @kernel
@@ -93,91 +91,88 @@ def pick_spared(
 
 
 @kernel
-def take_needed(
-    free: Int64s, usable: Bools, missing: int, request: NodeRequest, order: NodeOrder, taken: Int64s
-) -> int:
-    """Set taken (N,) to 1 for `missing` usable nodes that hold `need`. Returns how many are not found."""
-    alone, need, weight = missing == 1, request.need, order.weight
-    if request.least_loaded or (alone and not order.shortest):
-        while missing > 0:
-            n = first_node(free, usable, need, weight, request.least_loaded, taken)
-            if n < 0:
-                break
-            taken[n] = 1
-            missing -= 1
-        return missing
-    runs = fitting_runs(free, usable, need, weight, taken, alone)
-    while missing > 0 and runs.shape[0] > 0:
-        best = best_run(runs, missing, alone)
-        if best < 0:
-            break
-        missing = take_between(runs[best, 0], runs[best, 1], free, usable, missing, need, taken)
-        runs[best, 1] = runs[best, 0]
-    return missing
+def fitting(free: Int64s, usable: Bools, need: Int64s) -> Bools:
+    """Which usable nodes hold `need`. (N,) bool."""
+    fits = np.empty(usable.size, np.bool_)
+    for n in range(usable.size):
+        fits[n] = usable[n] and holds(free, need, n)
+    return fits
 
 
 @kernel
-def first_node(free: Int64s, usable: Bools, need: Int64s, weight: Int64s, least_loaded: bool, taken: Int64s) -> int:
-    """The usable node of the least weight that holds `need` and is not taken, -1 if there is none; of those the one
-    with the most free CPUs if least_loaded, then the lowest."""
+def take_needed(fits: Bools, cpus: Int64s, missing: int, least_loaded: bool, order: NodeOrder, taken: Int64s) -> bool:
+    """Set taken (N,) to 1 for `missing` nodes that fit; whether there are that many, else it is not changed.
+
+    fits: (N,) bool, nodes that hold what the job needs. cpus: (N,) int64, free CPUs.
+    """
+    alone, weight = missing == 1, order.weight
+    if fits.sum() < missing:
+        return False
+    if least_loaded or (alone and not order.shortest):
+        for _ in range(missing):
+            taken[first_node(fits, cpus, weight, least_loaded, taken)] = 1
+        return True
+    runs = fitting_runs(fits, cpus, weight, taken, alone)
+    while missing > 0:
+        best = best_run(runs, missing, alone)
+        missing = take_between(runs[best, 0], runs[best, 1], missing, taken)
+        runs[best, 1] = runs[best, 0]
+    return True
+
+
+@kernel
+def first_node(fits: Bools, cpus: Int64s, weight: Int64s, least_loaded: bool, taken: Int64s) -> int:
+    """The node of the least weight that fits and is not taken, -1 if there is none; of those the one with the most
+    free CPUs if least_loaded, then the lowest. fits, cpus: see take_needed."""
     best = -1
-    for n in range(usable.size):
-        if not usable[n] or taken[n] > 0 or not holds(free, need, n):
+    for n in range(fits.size):
+        if not fits[n] or taken[n] > 0:
             continue
         better = best < 0 or weight[n] < weight[best]
-        if better or (least_loaded and weight[n] == weight[best] and free[1, n] > free[1, best]):
+        if better or (least_loaded and weight[n] == weight[best] and cpus[n] > cpus[best]):
             best = n
     return best
 
 
 @kernel
-def take_between(n: int, end: int, free: Int64s, usable: Bools, missing: int, need: Int64s, taken: Int64s) -> int:
-    """Set taken (N,) to 1 for `missing` usable nodes of [n, end) that hold `need`. Returns how many are not found."""
+def take_between(n: int, end: int, missing: int, taken: Int64s) -> int:
+    """Set taken (N,) to 1 for `missing` nodes of [n, end), from the lowest on. Returns how many are not found."""
     while n < end and missing > 0:
-        if usable[n] and taken[n] == 0 and holds(free, need, n):
-            taken[n] = 1
-            missing -= 1
+        taken[n] = 1
+        missing -= 1
         n += 1
     return missing
 
 
 @kernel
-def take_last(free: Int64s, usable: Bools, request: NodeRequest, weight: Int64s, taken: Int64s) -> bool:
-    """Set taken (N,) to 2 for the first usable node that holds `last` and is not taken; whether there is one."""
-    n = first_node(free, usable, request.last, weight, request.least_loaded, taken)
+def take_last(fits: Bools, cpus: Int64s, least_loaded: bool, weight: Int64s, taken: Int64s) -> bool:
+    """Set taken (N,) to 2 for the first node that holds `last` and is not taken; whether there is one.
+
+    fits, cpus: see take_needed.
+    """
+    n = first_node(fits, cpus, weight, least_loaded, taken)
     if n >= 0:
         taken[n] = 2
     return n >= 0
 
 
 @kernel
-def enough_nodes(free: Int64s, usable: Bools, nodes: int, need: Int64s) -> bool:
-    """Whether as many usable nodes hold what the job needs."""
-    for n in range(usable.size):
-        if usable[n] and holds(free, need, n):
-            nodes -= 1
-            if nodes <= 0:
-                return True
-    return nodes <= 0
+def fitting_runs(fits: Bools, cpus: Int64s, weight: Int64s, taken: Int64s, alone: bool) -> Int64s:
+    """Runs of neighbouring nodes of one weight that fit and are not taken, ascending. (R, 4) int64.
 
-
-@kernel
-def fitting_runs(free: Int64s, usable: Bools, need: Int64s, weight: Int64s, taken: Int64s, alone: bool) -> Int64s:
-    """Runs of neighbouring nodes of one weight that are usable, not taken and hold `need`, ascending. (R, 4) int64.
-
-    Begin, end, and free CPUs of the run; if alone, its nodes. Then its weight.
+    Begin, end, and free CPUs of the run; if alone, its nodes. Then its weight. fits, cpus: see take_needed.
     """
-    width = usable.size
+    width = fits.size
     runs, found, n = np.empty((width, 4), np.int64), 0, 0
     while n < width:
-        begin, cpus = n, 0
-        while n < width and usable[n] and taken[n] == 0 and weight[n] == weight[begin] and holds(free, need, n):
-            cpus += 1 if alone else free[1, n]
+        begin, held = n, 0
+        while n < width and fits[n] and taken[n] == 0 and weight[n] == weight[begin]:
+            held += 1 if alone else cpus[n]
             n += 1
         if n == begin:
             n += 1
             continue
-        runs[found, 0], runs[found, 1], runs[found, 2], runs[found, 3] = begin, n, cpus, weight[begin]
+        runs[found, 0], runs[found, 1], runs[found, 2], runs[found, 3] = begin, n, held, weight[begin]
         found += 1
     return runs[:found]
 

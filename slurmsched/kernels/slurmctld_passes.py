@@ -15,6 +15,7 @@ from slurmsched.kernels.backfill_slots import (
     last_end,
     may_start,
     merged,
+    nodes_in,
     overlaps,
     pack,
     pick_later,
@@ -333,14 +334,15 @@ def backfill_pass(
                 past += 1
             later, may_fit = unreserved(table, slots, past, from_s, until, pools[pool[j]], still_open, least, tried)
             start = np.inf
-            enough = (may_fit or not tried) and unpack(still_open, mask) >= nodes[j]
+            enough = (may_fit or not tried) and nodes_in(still_open) >= nodes[j]
             tested, tried = tested + (1 if enough and not tried else 0), tried or enough
             if may_fit and enough:
+                unpack(still_open, mask)
                 to_go = runs_until_fit(ready, by_ready, able, mask, nodes[j], of_need[j], of_last[j])
                 if to_go >= 0:
                     start = future_start(
-                        rules, free, runs, filled, to_go, ready[of_last[j] if nodes[j] == 1 else of_need[j]],
-                        mask, request, chosen, from_s, later if later >= 0 else np.inf,
+                        rules, free, runs, filled, to_go, ready[of_need[j]], ready[of_last[j]], mask, request, chosen,
+                        from_s, later if later >= 0 else np.inf,
                     )  # fmt: skip
             if start == np.inf:
                 if later < 0 or not jobs.reserves[j]:
@@ -560,6 +562,7 @@ def future_start(
     filled: int,
     to_go: int,
     ready: Int64s,
+    last_ready: Int64s,
     mask: Bools,
     request: NodeRequest,
     chosen: Int64s,
@@ -568,8 +571,9 @@ def future_start(
 ) -> float:
     """When a job could start on the nodes of mask (N,), as slurmctld guesses it [s]; infinite if never.
 
-    free: (3, N). chosen: (N,) int64, set to its nodes. to_go: runs that must be gone, see runs_until_fit. ready: (N,)
-    as pick_later has it. from_s: runs that end by then are gone at once. bound: no run that ends later is taken away.
+    free: (3, N). chosen: (N,) int64, set to its nodes. to_go: runs that must be gone, see runs_until_fit. ready,
+    last_ready: (N,) as pick_later has them. from_s: runs that end by then are gone at once. bound: no run that ends
+    later is taken away.
     """
     now, order_end = rules.now, runs.end
     gone, latest = 0, from_s
@@ -582,7 +586,7 @@ def future_start(
     if gone < to_go:
         gone, latest = tested_after(to_go, rules.epoch, runs, filled, mask, gone, bound)
     if latest < np.inf:
-        pick_later(gone, free, runs, ready, mask, request, rules.order, chosen)
+        pick_later(gone, free, runs, ready, last_ready, mask, request, rules.order, chosen)
         if not rules.last_of_all:
             latest = last_end(runs, chosen, begun, gone, latest)
     return max(latest, now + 1.0)

@@ -105,8 +105,8 @@ class QuietTimes:
 
     The ages that Slurm's priority counts change by themselves, and the order of a ChangingPolicy: what that says of
     its next change holds for the jobs that would start, not for the whole order. For a while after the last event it
-    also changes who may be requeued, and which ended jobs are shown. A job that waits alone has no order; a ChangingPolicy
-    may requeue others for it at any time. Source: slurmsched.
+    also changes who may be requeued, and which ended jobs are shown. A job that waits alone has no order, but a
+    ChangingPolicy may requeue others for it at any time. Source: slurmsched.
     """
 
     policy: Policy

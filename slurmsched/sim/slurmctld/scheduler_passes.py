@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -386,9 +387,10 @@ def _started(rows: Int64s, given: Int64s) -> list[Start]:
     """given: (K, 3) place among the rows, node, kind; those of a job stand together."""
     if not len(given):
         return []
-    begin = np.flatnonzero(np.diff(given[:, 0], prepend=-1))
-    parts = np.split(given, begin[1:])
-    return [(int(rows[part[0, 0]]), part[:, 1], part[:, 2]) for part in parts]
+    ends = [*(np.flatnonzero(given[1:, 0] != given[:-1, 0]) + 1).tolist(), len(given)]
+    return [
+        (int(rows[given[begin, 0]]), given[begin:end, 1], given[begin:end, 2]) for begin, end in pairwise([0, *ends])
+    ]
 
 
 def _easy_starts(cluster: SlurmctldState, records: QueueRecords) -> list[Start]:
