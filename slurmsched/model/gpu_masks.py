@@ -14,8 +14,11 @@ def low_bits(count: Int64s) -> Int64s:
 
 def bit_counts(masks: Int64s) -> Int64s:
     """GPUs in each mask. Same shape, int64."""
-    octets = np.ascontiguousarray(masks, np.int64).view(np.uint8).reshape(*np.shape(masks), 8)
-    return np.unpackbits(octets, axis=-1).sum(axis=-1).astype(np.int64)
+    words = np.ascontiguousarray(masks, np.int64).view(np.uint64).reshape(np.shape(masks))
+    if hasattr(np, "bitwise_count"):  # from numpy 2.0 on
+        return np.asarray(np.bitwise_count(words), np.int64)
+    octets = words[..., np.newaxis].view(np.uint8)
+    return np.asarray(np.unpackbits(octets, axis=-1).sum(axis=-1), np.int64)
 
 
 def lowest_bits(free: int, gpus: int) -> int:
