@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -208,6 +208,22 @@ class CellShares:
         around = [c for c in self._around(cell) if self._unused(c, taken)]
         gpus = min((int(bit_counts(self.tree.whole[list(c.nodes)]).sum()) for c in around), default=0)
         return max((c.level for c in around), default=0), gpus
+
+    @cached_property
+    def unused_around(self) -> tuple[Int64s, Int64s]:
+        """What `breaks` says of GPU 0 of each node when nothing is taken. (N,), (N,)."""
+        tree, fabric = self.tree, self.tree.fabric
+        inner = [max((at for at in range(1, NODE) if any(mask & 1 for mask in masks[at])), default=0)
+                 for masks in tree.classes]  # fmt: skip
+        opened, each = ~self.snapshot.nodes.closed, bit_counts(tree.whole)
+        level = np.where(tree.whole & 1, NODE, np.array([*inner, 0], np.int64)[tree.node_class])
+        level = np.where(opened, level, 0)
+        gpus = np.where(level > 0, each, np.iinfo(np.int64).max)
+        for c in np.flatnonzero((fabric.row >= 0) & (fabric.high > fabric.low)).tolist():  # the lowest level first
+            nodes = fabric.order[fabric.low[c] : fabric.high[c]]
+            if opened[nodes].all():
+                level[nodes], gpus[nodes] = NODE + fabric.level[c], np.minimum(gpus[nodes], each[nodes].sum())
+        return level, np.where(level > 0, gpus, 0)
 
     def _around(self, cell: GpuCell) -> Iterable[GpuCell]:
         for level in range(cell.level + 1, NODE + 1):

@@ -12,7 +12,7 @@ from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.placements.cell_shares import NODE, Bound, CellShares, GpuCell, GuaranteedUse
 from slurmsched.placements.fabric_cells import fewest_cells
-from slurmsched.placements.gang_walk import Gang, GangRequest, OfferedGpus, place_gangs
+from slurmsched.placements.gang_walk import Gang, GangRequest, OfferedGpus, by_node, place_gangs
 from slurmsched.resources.placeable_gpus import PlaceableGpus
 
 Shares = Mapping[str, Mapping[str, int]]
@@ -194,15 +194,9 @@ class _CellChooser:
         return best[1] if best else None
 
     def _away(self, ask: GangRequest, offer: OfferedGpus, near: Floats, region: frozenset[int]) -> Gang | None:
-        taken: dict[int, int] = {}
-        for gpus in ask.takes:
-            fits = [n for n in region if n not in taken and offer.room[n] >= gpus]
-            if not fits:
-                return None
-            node = min(fits, key=lambda n: (near[n], self.book.breaks(GpuCell(0, (n,), 1), []), offer.room[n], n))
-            taken[node] = self.tree.tightest(node, int(offer.free[node]), gpus)
-        nodes = sorted(taken)
-        return np.array(nodes, np.int64), np.array([taken[n] for n in nodes], np.int64)
+        rows, (level, gpus) = np.array(sorted(region), np.int64), self.book.unused_around
+        order = rows[np.lexsort((offer.room[rows], gpus[rows], level[rows], near[rows]))]
+        return by_node(ask, offer, order, self.tree.tightest)
 
     def _regions(self, several: bool) -> Iterable[tuple[int, int, frozenset[int]]]:
         """Level, row, nodes of where a gang may lie: the fabric's cells from the lowest level up, then the cluster."""
@@ -255,7 +249,8 @@ def _reordered(made: Assignments, order: Int64s) -> Assignments:
     """The same assignments with their jobs in the order given."""
     place = _places(order, int(order.max(initial=-1)) + 1)
     turn = np.argsort(place[made.rows], kind="stable")
-    entries = np.concatenate([np.arange(made.first[i], made.first[i] + made.count[i]) for i in turn] or [turn])
     count = made.count[turn]
+    first = np.cumsum(count) - count
+    entries = np.repeat(made.first[turn] - first, count) + np.arange(count.sum())
     of_place = (made.node[entries], made.gpus[entries], made.gpu_mask[entries])
-    return Assignments(made.rows[turn], np.cumsum(count) - count, count, *of_place)
+    return Assignments(made.rows[turn], first, count, *of_place)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from slurmsched.model import Labels, Ranking, Snapshot, frozen
+from slurmsched.model import Labels, NodeState, Ranking, Snapshot, frozen
 from slurmsched.model.gpu_topology import Fabric, GpuTopology, SiteTopology
+from slurmsched.placements.cell_shares import CellShares, GpuCell
 from slurmsched.placements.cells import CellPlacement
+from slurmsched.resources.placeable_gpus import PlaceableGpus
 from slurmsched.testing import snapshot
 from slurmsched.topology.published_hardware import machines
 
@@ -221,6 +224,17 @@ def test_cells__broken_nodes_are_no_cells() -> None:
     ]
     got = placed({"a": {"node": 2}}, [job(1, "a", 8), job(2, "a", 8)], nodes)
     assert got == {1: {"n2": 255}}
+
+
+@pytest.mark.parametrize("closed", [(), ("0.0.2.1",), ("0.0.3.0", "0.0.0.0")])
+def test_shares__what_lies_around_all_nodes_is_what_lies_around_each(closed: Sequence[str]) -> None:
+    """The highest unbroken cell around GPU 0 of a node, and the GPUs of the lowest, one by one and for all at once."""
+    given = cluster([], [], {})
+    state = np.where(given.nodes.name.isin(closed), NodeState.DRAIN, given.nodes.state)
+    given = replace(given, nodes=given.nodes.with_columns(state=state))
+    shares = CellShares(given, PlaceableGpus.of(given), {})
+    each = [shares.breaks(GpuCell(0, (n,), 1), []) for n in range(len(given.nodes))]
+    assert each == list(zip(*(column.tolist() for column in shares.unused_around), strict=True))
 
 
 def test_cells__no_share_is_no_guarantee() -> None:
