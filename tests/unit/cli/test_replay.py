@@ -156,7 +156,7 @@ def test_replay__places_parts_of_gpus_or_says_that_they_become_whole(
 def test_replay__refuses_quirks_that_know_whole_gpus_only(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2, and what to do."""
     assert main(["replay", trace, "--placement", "fgd", "--setting", "costs_known=true"]) == 2
-    assert "take a placement of whole GPUs" in capsys.readouterr().err
+    assert "use a placement of whole GPUs" in capsys.readouterr().err
 
 
 def test_replay__takes_settings_of_the_ideal_cluster(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
