@@ -117,7 +117,6 @@ def _remembered(tree: Config, snapshot: Snapshot, row: int, details: JobDetails)
 
 def _accounted(tree: Config, job_id: int, details: JobDetails) -> JobDetails:
     """With what the job's AdminComment says that slurmsched did."""
-    from slurmsched.db.job_history import in_words
     from slurmsched.errors import SlurmError
     from slurmsched.slurm.accounted_history import history_of
 
@@ -125,7 +124,7 @@ def _accounted(tree: Config, job_id: int, details: JobDetails) -> JobDetails:
         rows, _, _ = history_of(tree, job_id)
     except SlurmError as error:
         return replace(details, unread=(*details.unread, str(error)))
-    ours = tuple(in_words(each) for each in rows if each["by"] == "slurmsched")
+    ours = tuple(each.line for each in rows if each.by == "slurmsched")
     return replace(details, ours=ours, unread=(*details.unread, NO_LEDGER))
 
 

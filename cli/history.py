@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,9 +12,7 @@ from slurmsched.cli.framework import ANSWER_NO, JobId, Output, clock, complain, 
 from slurmsched.cli.listing import Choice, Column, Listing, listed
 
 if TYPE_CHECKING:
-    pass
-
-Rows = list[dict[str, Any]]
+    from slurmsched.model.job_details import HistoryRow
 
 
 def _shown(text: str) -> str:
@@ -52,16 +51,16 @@ def command(out: Output, job: int, choice: Choice) -> int:
     tree = read_config(plugins=False)
     rows, unread, notes = history_of(tree, job)
     if out.as_json:
-        ordered = [dict(row) for row in LISTING.ordered(rows, choice.sort)]
+        ordered = LISTING.ordered(map(asdict, rows), choice.sort)
         out.json({"job_id": job, "history": ordered, "unread": unread, "notes": notes}, schema="history")
     else:
         _print(out, job, rows, unread, notes, choice)
     return _exit_code(rows, unread)
 
 
-def _print(out: Output, job: int, rows: Rows, unread: list[str], notes: list[str], choice: Choice) -> None:
+def _print(out: Output, job: int, rows: list[HistoryRow], unread: list[str], notes: list[str], choice: Choice) -> None:
     if rows or choice.plain:
-        LISTING.show(out, rows, choice)
+        LISTING.show(out, map(asdict, rows), choice)
     else:
         out.line(f"nothing is on record of job {job}" + (" in what could be read" if unread else ""))
     for line in unread:
@@ -72,7 +71,7 @@ def _print(out: Output, job: int, rows: Rows, unread: list[str], notes: list[str
     out.notes(notes, (), plain=choice.plain)
 
 
-def _exit_code(rows: Rows, unread: list[str]) -> int:
+def _exit_code(rows: list[HistoryRow], unread: list[str]) -> int:
     """Of an outage, of an answer that is "nothing", or 0."""
     from slurmsched.errors import LedgerError
 

@@ -4,9 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from math import nan
 
 from slurmsched.model.operations import Reservations
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """Something that happened to a job. time_s: when [Unix s]. by: who did it. outcome: what Slurm answered."""
+
+    time_s: float
+    by: str
+    what: str
+    reason: str = ""
+    outcome: str = ""
+
+    @property
+    def line(self) -> str:
+        """The row as a line of text."""
+        when = f"{datetime.fromtimestamp(self.time_s):%Y-%m-%dT%H:%M:%S}"
+        return f"{when} {self.by}: {self.what}" + "".join(f" ({text})" for text in (self.reason, self.outcome) if text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
 from slurmsched.config import Config
 from slurmsched.errors import SlurmError, UnreadableError
+from slurmsched.model.job_details import HistoryRow
 from slurmsched.model.plan import SetAdminComment
 from slurmsched.model.slurm_text import time_s, whole_number
 from slurmsched.planning.admin_comments import PREFIX
@@ -29,7 +29,7 @@ FIELDS = ("JobIDRaw", "User", "Submit", "Start", "End", "State", "NodeList", Set
 _AT = re.compile(r"\b(\d{4}-\d\d-\d\dT\d\d:\d\d)Z")
 
 
-def history_of(config: Config, job: int) -> tuple[list[dict[str, Any]], list[str], list[str]]:
+def history_of(config: Config, job: int) -> tuple[list[HistoryRow], list[str], list[str]]:
     """Rows, what could not be read, and notes. Raises SlurmError where accounting is all there is, and is away."""
     if may_read_ledger(config):
         from slurmsched.db.job_history import LedgerPlace, history_of_job
@@ -65,7 +65,7 @@ def _readable(file: Path) -> bool:
     return os.access(file, os.R_OK)
 
 
-def accounted_history(commands: Commands, job_id: int) -> list[dict[str, Any]]:
+def accounted_history(commands: Commands, job_id: int) -> list[HistoryRow]:
     """Rows as of db.job_history, oldest first: the job's runs, and what its AdminComment says that slurmsched did.
 
     Of a job id that was used again the latest job counts. Raises SlurmError.
@@ -81,31 +81,27 @@ def accounted_history(commands: Commands, job_id: int) -> list[dict[str, Any]]:
     mine.sort(key=lambda record: time_s(record["Submit"]))
     mine = [record for record in mine if record["User"] == mine[-1]["User"]]
     rows = [row for run, record in enumerate(mine) for row in (*_run(run, record), *_done(record))]
-    once = {(row["by"], row["what"]): row for row in reversed(rows)}  # a text is repeated in the next record
-    return sorted(once.values(), key=lambda row: (float(row["time_s"]), row["by"] != "Slurm"))
+    once = {(row.by, row.what): row for row in reversed(rows)}  # a text is repeated in the next record
+    return sorted(once.values(), key=lambda row: (row.time_s, row.by != "Slurm"))
 
 
-def _row(at_s: float, by: str, what: str, outcome: str = "") -> dict[str, Any]:
-    return {"time_s": at_s, "by": by, "what": what, "reason": "", "outcome": outcome}
-
-
-def _run(run: int, record: dict[str, str]) -> Iterator[dict[str, Any]]:
+def _run(run: int, record: dict[str, str]) -> Iterator[HistoryRow]:
     """Its begin and end, as far as it has come."""
     start_s, end_s = time_s(record["Start"]), time_s(record["End"])
     if isfinite(start_s):
-        yield _row(start_s, "Slurm", f"run {run} began on {record['NodeList']}")
+        yield HistoryRow(start_s, "Slurm", f"run {run} began on {record['NodeList']}")
         if isfinite(end_s):
-            yield _row(end_s, "Slurm", f"run {run} ended after {end_s - start_s:.0f} s", record["State"])
+            yield HistoryRow(end_s, "Slurm", f"run {run} ended after {end_s - start_s:.0f} s", outcome=record["State"])
 
 
-def _done(record: dict[str, str]) -> Iterator[dict[str, Any]]:
+def _done(record: dict[str, str]) -> Iterator[HistoryRow]:
     """The parts of a text of slurmsched, each at the time that it names, else at that of the submission."""
     text, submit_s = record[SetAdminComment.option], time_s(record["Submit"])
     for part in text.removeprefix(PREFIX).split("; ") if text.startswith(PREFIX) else ():
         at = _AT.search(part) if part.startswith("requeued") else None
         minute_s = _minute_s(at[1], submit_s) if at else submit_s
         # The text has minutes; the submission after that requeue has its seconds.
-        yield _row(submit_s if minute_s <= submit_s < minute_s + 60 else minute_s, "slurmsched", part)
+        yield HistoryRow(submit_s if minute_s <= submit_s < minute_s + 60 else minute_s, "slurmsched", part)
 
 
 def _minute_s(text: str, otherwise: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -13,13 +13,13 @@ from slurmsched.config_file import parse_config
 from slurmsched.db import job_history
 from slurmsched.errors import SlurmError
 from slurmsched.model import JobState, Past
-from slurmsched.model.job_details import JobDetails
+from slurmsched.model.job_details import HistoryRow, JobDetails
 from slurmsched.slurm import accounted_history, job_queries, job_standing, reader
 from slurmsched.slurm.accounted_history import BY_ACCOUNTING
 from slurmsched.slurm.commands import Commands
 from tests.unit.cli.conftest import make_snapshot
 
-WROTE = {"time_s": 1.0, "by": "slurmsched (las)", "what": "nice 0 -> 5", "reason": "rank 2", "outcome": "written"}
+WROTE = HistoryRow(1.0, "slurmsched (las)", "nice 0 -> 5", "rank 2", "written")
 
 
 @pytest.fixture
@@ -127,7 +127,11 @@ def test_history__of_a_user_without_rights_is_that_of_accounting(run, fakes, mon
     monkeypatch.setattr(accounted_history, "may_read_ledger", lambda _: False)
     monkeypatch.setattr(accounted_history, "accounted_history", lambda *_: [WROTE])
     done = run("history", "12", "--json")
-    assert (done.code, json.loads(done.out)["history"], json.loads(done.out)["notes"]) == (0, [WROTE], [BY_ACCOUNTING])
+    assert (done.code, json.loads(done.out)["history"], json.loads(done.out)["notes"]) == (
+        0,
+        [asdict(WROTE)],
+        [BY_ACCOUNTING],
+    )
 
     def away(*_: object) -> None:
         raise SlurmError("sacct: refused")

@@ -10,12 +10,13 @@ import sqlalchemy as sa
 
 from slurmsched.db import database as engines
 from slurmsched.db import schema
-from slurmsched.db.job_history import SHOWN, LedgerPlace, _requeued_last, history_of_job, in_words, past_of_job
+from slurmsched.db.job_history import SHOWN, LedgerPlace, _requeued_last, history_of_job, past_of_job
 from slurmsched.db.leader_lease import LeaderLease
 from slurmsched.db.operation_log import OperationLog
 from slurmsched.db.override_log import OverrideLog
 from slurmsched.db.shared_lines import SharedLines
 from slurmsched.model import Operation, OperationStage, Purpose, Victim
+from slurmsched.model.job_details import HistoryRow
 from slurmsched.model.plan import SetNice
 
 CYCLE = {"now_s": 100.0, "recorded_s": 101.0, "duration_s": 1.0, "digest": "d", "policy": "las", "jobs": 1,
@@ -51,7 +52,7 @@ def test_history__is_in_the_order_of_time_with_who_and_why(ledger: str, tmp_path
     """Writes, runs, and what somebody else changed; nothing of other jobs."""
     rows, unread = history_of_job(LedgerPlace(ledger, tmp_path / "journal.jsonl"), 7)
     assert unread == []
-    assert [(row["time_s"], row["by"], row["what"]) for row in rows] == [
+    assert [(row.time_s, row.by, row.what) for row in rows] == [
         (101.0, "slurmsched (las)", "nice 0 -> 5"),
         (101.0, "slurmsched (las)", "requeue"),
         (120.0, "Slurm", "run 0 began on 8 GPUs"),
@@ -59,8 +60,8 @@ def test_history__is_in_the_order_of_time_with_who_and_why(ledger: str, tmp_path
         (180.0, "Slurm", "run 0 ended after 60 s"),
         (180.0, "Slurm", "run 1 began on 8 GPUs"),
     ]
-    assert [row["outcome"] for row in rows[:2]] == ["written", "refused: no"]
-    assert in_words(rows[0]).endswith("slurmsched (las): nice 0 -> 5 (rank 2) (written)")
+    assert [row.outcome for row in rows[:2]] == ["written", "refused: no"]
+    assert rows[0].line.endswith("slurmsched (las): nice 0 -> 5 (rank 2) (written)")
 
 
 def test_history__says_what_cannot_be_read(tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ def test_history__says_what_cannot_be_read(tmp_path: Path) -> None:
     )
     OperationLog(tmp_path / "journal.jsonl").sent([operation])
     rows, unread = history_of_job(LedgerPlace(f"sqlite:///{tmp_path}/none.db", tmp_path / "journal.jsonl"), 7)
-    assert [row["what"] for row in rows] == ["preempt 9-1 takes its GPUs for job 9"]
+    assert [row.what for row in rows] == ["preempt 9-1 takes its GPUs for job 9"]
     assert [text.partition(":")[0] for text in unread] == ["writes and changes by others, runs and operations"]
 
 
@@ -130,15 +131,15 @@ def test_past__one_connection_and_no_question_after_one_that_failed(tmp_path: Pa
         "writes and changes by others, runs and operations, past waits, what hosts share"]  # fmt: skip
 
 
-SENT = {"by": "slurmsched (las)", "what": "nice 0 -> 5", "outcome": "written"}
-REQUEUED = {"by": "slurmsched (las)", "what": "requeue", "outcome": "written"}
-RAN = {"by": "Slurm", "what": "run 1 began on 8 GPUs", "outcome": ""}
+SENT = HistoryRow(0.0, "slurmsched (las)", "nice 0 -> 5", outcome="written")
+REQUEUED = HistoryRow(0.0, "slurmsched (las)", "requeue", outcome="written")
+RAN = HistoryRow(0.0, "Slurm", "run 1 began on 8 GPUs")
 
 
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [([SENT], False), ([SENT, REQUEUED], True), ([REQUEUED, RAN], False), ([RAN, REQUEUED], True),
-     ([{**REQUEUED, "outcome": "refused: gone"}], False)],
+     ([replace(REQUEUED, outcome="refused: gone")], False)],
 )  # fmt: skip
 def test_requeued_last__until_it_runs_again(rows, expected):
     """A begin time that its owner sets after the next run is the owner's."""

@@ -28,7 +28,7 @@ AGAIN = ("7", "ann", "1796001010", "1796002000", "Unknown", "RUNNING", "n[2-3]",
 
 def told(*records: tuple[str, ...]) -> list[tuple[float, str, str, str]]:
     rows = accounted_history(Sacct(*records), 7)  # type: ignore[arg-type]
-    return [(row["time_s"], row["by"], row["what"], row["outcome"]) for row in rows]
+    return [(row.time_s, row.by, row.what, row.outcome) for row in rows]
 
 
 def test_history__has_runs_and_what_slurmsched_did() -> None:
