@@ -94,10 +94,10 @@ def with_candidates(nodes: int, shapes: Sequence[tuple[int, int]], seed: int = 1
             JobGpuRequest(job_id, NOW_S - 600, "gpus-per-node", each, count, 4 * each, asks=asks, nodes=count)
         )
     cores = tuple(map(tuple, (CORES - 8 * (4 - free)).tolist()))
-    picking = GpuSelection((slurm_node(),), frozen(np.zeros(nodes), np.int64), cores, (26, 5), tuple(wishes))
+    gpu_selection = GpuSelection((slurm_node(),), frozen(np.zeros(nodes), np.int64), cores, (26, 5), tuple(wishes))
     sizes = {"cpus": np.full(nodes, 2 * CORES), "memory_mib": np.full(nodes, 1e6)}
     jobs = at.jobs.followed_by(snapshot(rows, "1x8", now_s=NOW_S).jobs)
-    return replace(at, now_s=NOW_S, jobs=jobs, nodes=at.nodes.with_columns(**sizes), picking=picking)
+    return replace(at, now_s=NOW_S, jobs=jobs, nodes=at.nodes.with_columns(**sizes), gpu_selection=gpu_selection)
 
 
 def slurm_node() -> SlurmNode:

@@ -13,7 +13,7 @@ from slurmsched.cli.framework import CommandGroup, JobId, Output, clock, read_co
 if TYPE_CHECKING:
     from slurmsched.config import Config
     from slurmsched.model.plan import Signal
-    from slurmsched.slurm.job_reports import JobWants
+    from slurmsched.slurm.job_reports import RunningJobRequest
 
 
 @click.group("job", cls=CommandGroup)
@@ -45,7 +45,7 @@ def wants(out: Output, job: int, gpus: int | None, checkpoint: bool, stop: bool,
     from pathlib import Path
 
     from slurmsched.errors import ConfigError
-    from slurmsched.slurm.job_reports import JobWants, read_wants, write_wants
+    from slurmsched.slurm.job_reports import RunningJobRequest, read_job_request, write_job_requests
 
     config = read_config(plugins=False)
     if gpus and not config.lever.size:
@@ -56,12 +56,12 @@ def wants(out: Output, job: int, gpus: int | None, checkpoint: bool, stop: bool,
     folder = Path(config.job_reports.folder) if config.job_reports.folder else None
     if folder is None and (signal is None or gpus or stop or clear):
         raise ConfigError("is empty: name a folder that the nodes share", key="job_reports.folder")
-    before = JobWants() if clear or folder is None else read_wants(folder, job)
+    before = RunningJobRequest() if clear or folder is None else read_job_request(folder, job)
     wanted = replace(before, gpus=gpus or before.gpus, stop=stop or before.stop,
                      checkpoint_s=int(time.time()) if checkpoint else before.checkpoint_s)  # fmt: skip
     wanted = replace(wanted, run=run if gpus else wanted.run)
     if folder is not None and (asks or clear):
-        write_wants(folder, {job: wanted})
+        write_job_requests(folder, {job: wanted})
     if signal is not None:
         _send(config, signal)
     if out.as_json:
@@ -107,7 +107,7 @@ def _send(config: Config, signal: Signal) -> None:
         raise SlurmError(outcome.message)
 
 
-def _in_words(wanted: JobWants) -> str:
+def _in_words(wanted: RunningJobRequest) -> str:
     parts = [f"{wanted.gpus} GPUs" if wanted.gpus else "",
              f"a checkpoint, asked for at {clock(wanted.checkpoint_s)}" if wanted.checkpoint_s else "",
              "to stop" if wanted.stop else ""]  # fmt: skip

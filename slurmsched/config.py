@@ -492,7 +492,7 @@ class IdleGpusConfig(ConfigSection):
     interactive: bool = Field(False, description="also check jobs of salloc and srun")
 
     @property
-    def acts(self) -> bool:
+    def active(self) -> bool:
         """Whether anything is done."""
         return self.tell or self.last or self.requeue
 
@@ -604,9 +604,9 @@ class Config(ConfigSection):
     def _check_idle(self) -> None:
         """Raises ValueError where the use of GPUs is not measured as idle_gpus needs it."""
         idle, use = self.idle_gpus, self.measured_use
-        if idle.acts and (use.source == "none" or not use.every_s):
+        if idle.active and (use.source == "none" or not use.every_s):
             raise ValueError("idle_gpus needs measured_use.source and measured_use.every_s")
-        if idle.acts and use.source == "prometheus" and use.window_s < idle.after_s:
+        if idle.active and use.source == "prometheus" and use.window_s < idle.after_s:
             raise ValueError("measured_use.window_s must be at least idle_gpus.after_s: what is idle was idle so long")
         if idle.requeue and not self.preemption.enabled:
             raise ValueError("idle_gpus.requeue needs preemption.enabled, which takes the GPUs")

@@ -336,6 +336,6 @@ def intervals_of(gpus: Int64s, table: Timetable) -> list[list[float]]:
 
 def promised(carry: Any, name: str) -> dict[str, list[list[float]]]:
     """The promises of a carry under this name, by job; none if another policy left it."""
-    kept = carry.get(name)
-    return {str(job): [list(map(float, each)) for each in plan] for job, plan in kept.items()} if isinstance(
-        kept, dict) else {}  # fmt: skip
+    carried = carry.get(name)
+    return {str(job): [list(map(float, each)) for each in plan] for job, plan in carried.items()} if isinstance(
+        carried, dict) else {}  # fmt: skip

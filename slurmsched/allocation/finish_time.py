@@ -51,8 +51,8 @@ def isolated_so_far(snapshot: Snapshot, remaining_s: Floats, rate: Floats) -> tu
     cluster as things are now, in seconds of run time. What was done since the last allocation counts at the rate then.
     Source: `finish_time_fairness` of Gavel's released code (c4fa400).
     """
-    kept: Any = snapshot.carry.get(ISOLATED_KEY)
-    known = recall(snapshot.jobs, kept if isinstance(kept, Mapping) else {}, _ISOLATED_COLUMNS)
+    carried: Any = snapshot.carry.get(ISOLATED_KEY)
+    known = recall(snapshot.jobs, carried if isinstance(carried, Mapping) else {}, _ISOLATED_COLUMNS)
     new = np.isnan(known["rate"])
     made_s = np.where(new, 0.0, known["remaining_s"] - remaining_s)
     isolated_s = np.where(new, 0.0, known["isolated_s"] + made_s / np.where(new, 1.0, np.maximum(known["rate"], 1e-12)))
@@ -149,8 +149,8 @@ def apps(snapshot: Snapshot, remaining_s: Floats) -> Apps:
     cluster = float(snapshot.nodes.gpus[~snapshot.nodes.down].sum())
     part = cluster / max(int((asked > 0).sum()), 1)
     rate = 1.0 / np.maximum(np.minimum(asked, part or np.inf), 1e-9)
-    kept, executed_s = _kept(snapshot.carry), recall(jobs, snapshot.carry, EXECUTED)["executed_s"]
-    before = np.array([kept.get(name, (np.inf, 0.0, now)) for name, now in zip(names, rate.tolist(), strict=True)])
+    carried, executed_s = _kept(snapshot.carry), recall(jobs, snapshot.carry, EXECUTED)["executed_s"]
+    before = np.array([carried.get(name, (np.inf, 0.0, now)) for name, now in zip(names, rate.tolist(), strict=True)])
     before = before.reshape(len(names), 3)
     done_gpu_s = np.where(jobs.finished, 0.0, (jobs.executed_s - np.nan_to_num(executed_s)) * jobs.gpus)
     done_s = before[:, 1] + np.bincount(of, done_gpu_s, len(names)) * before[:, 2]

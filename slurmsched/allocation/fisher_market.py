@@ -136,15 +136,15 @@ def fair_ends(snapshot: Snapshot, active: Bools, remaining: RemainingWork) -> Fa
     Source: Zheng et al. (Shockwave), NSDI '23, as in its released code.
     """
     jobs, now_s = snapshot.jobs, snapshot.now_s
-    kept: Any = snapshot.carry.get(FAIR_END_KEY)
-    kept = kept if isinstance(kept, Mapping) and "jobs" in kept else {"jobs": None, "columns": {}}
-    known = recall(jobs, kept["columns"], _FAIR_END_COLUMNS)
+    carried: Any = snapshot.carry.get(FAIR_END_KEY)
+    carried = carried if isinstance(carried, Mapping) and "jobs" in carried else {"jobs": None, "columns": {}}
+    known = recall(jobs, carried["columns"], _FAIR_END_COLUMNS)
     gpus = float(snapshot.nodes.gpus[~snapshot.nodes.closed].sum())
     share = min(1.0, gpus / max(int(active.sum()), 1)) if gpus else 1.0
     here = sorted(jobs.job_id[active].tolist())
     value_s = (remaining.made_s + remaining.remaining_s) / share
     new = np.isnan(known["at_s"])
-    latest_s = value_s if kept["jobs"] != here else np.where(new, value_s, known["last_s"])
+    latest_s = value_s if carried["jobs"] != here else np.where(new, value_s, known["last_s"])
     stood_s = np.where(new, 0.0, now_s - known["at_s"])
     total = np.where(new, 0.0, known["sum"] + stood_s * known["last_s"])
     since_s = np.where(new, 0.0, known["since_s"] + stood_s)

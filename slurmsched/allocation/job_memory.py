@@ -25,8 +25,8 @@ def origin_s(snapshot: Snapshot) -> float:
 
     Slots counted from the zero of the clock would make a plan another one where all times are later by a constant.
     """
-    kept = snapshot.carry.get(ORIGIN)
-    return float(kept) if isinstance(kept, int | float) and kept <= snapshot.now_s else snapshot.now_s
+    carried = snapshot.carry.get(ORIGIN)
+    return float(carried) if isinstance(carried, int | float) and carried <= snapshot.now_s else snapshot.now_s
 
 
 class JobMemory(Mapping[str, list[float]]):

@@ -179,12 +179,12 @@ class _Hosts:
 
 def _pairs(snapshot: Snapshot) -> dict[int, int]:
     """Row of a running job that is on the GPUs of another one -> row of that one, which started first."""
-    jobs, held = snapshot.jobs, snapshot.allocations
+    jobs, allocations = snapshot.jobs, snapshot.allocations
     row_of = {job: row for row, job in enumerate(jobs.job_id.tolist())}
     first: dict[tuple[int, int], int] = {}
     pairs: dict[int, int] = {}
-    rows = [row_of.get(job, -1) for job in held.job_id.tolist()]
-    entries = zip(rows, held.node.codes.tolist(), held.gpu_mask.tolist(), strict=True)
+    rows = [row_of.get(job, -1) for job in allocations.job_id.tolist()]
+    entries = zip(rows, allocations.node.codes.tolist(), allocations.gpu_mask.tolist(), strict=True)
     known = [entry for entry in entries if entry[0] >= 0 and entry[2]]
     known.sort(key=lambda entry: (jobs.start_s[entry[0]], jobs.job_id[entry[0]]))
     for row, node, mask in known:

@@ -91,9 +91,9 @@ def active(snapshot: Snapshot) -> Bools:
 
 def cluster_gpus(snapshot: Snapshot) -> int:
     """GPUs of open nodes, and those that jobs hold on nodes that take no more jobs but are not down."""
-    nodes, held = snapshot.nodes, AllocatedGpus.of(snapshot)
-    last = (nodes.closed & ~nodes.down)[held.node]
-    return int(nodes.gpus[~nodes.closed].sum() + held.gpus[last].sum())
+    nodes, allocated = snapshot.nodes, AllocatedGpus.of(snapshot)
+    last = (nodes.closed & ~nodes.down)[allocated.node]
+    return int(nodes.gpus[~nodes.closed].sum() + allocated.gpus[last].sum())
 
 
 def missing_inputs(who: Bools, due_s: Floats, remaining_s: Floats) -> tuple[str, ...]:

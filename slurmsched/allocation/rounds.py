@@ -88,19 +88,19 @@ class PairRounds:
 
 def recall_pairs(snapshot: Snapshot, cluster: HeterogeneousCluster) -> PairRounds:
     """The pairs of which both jobs are still active. A carry of other types is as good as none."""
-    kept: Any = snapshot.carry.get(PAIRS_KEY)
+    carried: Any = snapshot.carry.get(PAIRS_KEY)
     names = [f"{name} {type_}" for name in _PAIR_TABLES for type_ in cluster.types]
-    if not isinstance(kept, Mapping) or not set(names) <= kept.keys():
+    if not isinstance(carried, Mapping) or not set(names) <= carried.keys():
         return PairRounds.none(len(cluster.types))
-    tables = [np.column_stack([kept[f"{name} {type_}"] for type_ in cluster.types]) for name in _PAIR_TABLES]
+    tables = [np.column_stack([carried[f"{name} {type_}"] for type_ in cluster.types]) for name in _PAIR_TABLES]
     (first, one), (second, two) = (
-        _rows_of_ids(snapshot, kept[name], kept[f"{name}_arrival_s"]) for name in _PAIR_MEMBERS
+        _rows_of_ids(snapshot, carried[name], carried[f"{name}_arrival_s"]) for name in _PAIR_MEMBERS
     )
     there = one & two
     there[there] &= cluster.active[first[there]] & cluster.active[second[there]]
     share, received_s, deficit_s, *speeds = tables
     return PairRounds(first, second, share, received_s, deficit_s, np.stack(speeds, axis=2),
-                    np.array(kept["runs"], np.bool_)).take(there)  # fmt: skip
+                    np.array(carried["runs"], np.bool_)).take(there)  # fmt: skip
 
 
 def _rows_of_ids(snapshot: Snapshot, ids: list[int], arrived_s: list[float]) -> tuple[Int64s, Bools]:
@@ -229,22 +229,22 @@ def open_rounds(snapshot: Snapshot, cluster: HeterogeneousCluster, round_s: floa
     """The book as it stands now: what jobs have run since the last look is entered."""
     jobs, carry = snapshot.jobs, snapshot.carry
     by_type = [f"{name} {type_}" for name in _BY_TYPE for type_ in cluster.types]
-    kept = recall(jobs, carry, (*_BY_JOB, *by_type))
+    carried = recall(jobs, carry, (*_BY_JOB, *by_type))
     share, received_s, deficit_s = (
-        np.column_stack([kept[f"{name} {type_}"] for type_ in cluster.types]) for name in _BY_TYPE
+        np.column_stack([carried[f"{name} {type_}"] for type_ in cluster.types]) for name in _BY_TYPE
     )
     last: dict[str, Any] = dict(carry.get("round", {}))
     worker_s = np.array([last.get("worker_s", {}).get(type_, 0.0) for type_ in cluster.types])
-    known = ~np.isnan(kept["on"])
+    known = ~np.isnan(carried["on"])
     gone = table_of(carry, (*_BY_JOB, *by_type)).shape[1] > np.count_nonzero(known & cluster.active)
     book = RoundState(
         share, np.where(np.isnan(received_s), round_s / 2, received_s), np.nan_to_num(deficit_s),
-        np.where(known, kept["on"], -1).astype(np.int64), jobs.executed_s, np.nan_to_num(kept["done_s"]),
+        np.where(known, carried["on"], -1).astype(np.int64), jobs.executed_s, np.nan_to_num(carried["done_s"]),
         worker_s, float(last.get("begun_s", -np.inf)), float(last.get("reset_s", -np.inf)),
         bool(last.get("stale", True)) or bool(gone) or bool((cluster.active & np.isnan(share).any(axis=1)).any()),
         int(last.get("rounds", 0)), recall_pairs(snapshot, cluster),
     )  # fmt: skip
-    _count_run_time(book, cluster, np.where(known, jobs.executed_s - np.nan_to_num(kept["executed_s"]), 0.0))
+    _count_run_time(book, cluster, np.where(known, jobs.executed_s - np.nan_to_num(carried["executed_s"]), 0.0))
     book.on[~cluster.active] = -1
     return book
 

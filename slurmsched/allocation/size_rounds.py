@@ -46,8 +46,8 @@ class SizeRound:
     @staticmethod
     def end_s(carry: Mapping[str, Any], policy: str) -> float:
         """When the round of a carry ends [Unix s], -infinity without one."""
-        kept = carry.get(f"{policy}_round")
-        return float(kept["ends_s"]) if isinstance(kept, dict) and "ends_s" in kept else -math.inf
+        carried = carry.get(f"{policy}_round")
+        return float(carried["ends_s"]) if isinstance(carried, dict) and "ends_s" in carried else -math.inf
 
     @classmethod
     def next_s(cls, snapshot: Snapshot, ranking: Ranking, policy: str) -> float:
@@ -74,9 +74,9 @@ class SizeRound:
 
 def gpus_now(snapshot: Snapshot) -> Int64s:
     """GPUs that each job holds, 0 = none. (N,)."""
-    held = AllocatedGpus.of(snapshot)
-    sums = np.concatenate([[0], np.cumsum(held.gpus)])
-    return np.asarray(sums[held.first + held.count] - sums[held.first])
+    allocated = AllocatedGpus.of(snapshot)
+    sums = np.concatenate([[0], np.cumsum(allocated.gpus)])
+    return np.asarray(sums[allocated.first + allocated.count] - sums[allocated.first])
 
 
 def elastic_jobs(snapshot: Snapshot) -> Bools:

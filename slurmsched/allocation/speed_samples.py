@@ -111,21 +111,21 @@ def take_samples(snapshot: Snapshot, types: tuple[str, ...], serial: float) -> S
     """
     jobs = snapshot.jobs
     by_type = [f"{what} {name}" for what in _BY_TYPE for name in types]
-    kept = recall(jobs, snapshot.carry, (*_BY_JOB, *by_type))
+    carried = recall(jobs, snapshot.carry, (*_BY_JOB, *by_type))
     made, took_s, gpus, had = (
-        np.nan_to_num(np.column_stack([kept[f"{what} {name}"] for name in types])) for what in _BY_TYPE
+        np.nan_to_num(np.column_stack([carried[f"{what} {name}"] for name in types])) for what in _BY_TYPE
     )
-    several = np.nan_to_num(np.column_stack([kept["made several"], kept["due several"]]))
-    pace = np.where(np.isnan(kept["pace"]), 1.0, kept["pace"])
-    has, had = _holds(snapshot, types), np.column_stack([had, np.nan_to_num(kept["has others"])])
+    several = np.nan_to_num(np.column_stack([carried["made several"], carried["due several"]]))
+    pace = np.where(np.isnan(carried["pace"]), 1.0, carried["pace"])
+    has, had = _holds(snapshot, types), np.column_stack([had, np.nan_to_num(carried["has others"])])
     held, moved = _since(has, had)
     known, size = held.sum(axis=1) > 0, np.maximum(held.sum(axis=1), 1)
     on = np.where(known[:, None], held[:, :-1], gpus)
     by = np.where(known, amdahl(size, serial) / amdahl(np.maximum(jobs.gpus, 1), serial), pace)
-    new = np.nan_to_num(hint_column(jobs, "progress")) - np.nan_to_num(kept["done"])
-    ran_s = np.where(np.isnan(kept["ran_s"]), 0.0, jobs.executed_s - np.nan_to_num(kept["ran_s"]))
+    new = np.nan_to_num(hint_column(jobs, "progress")) - np.nan_to_num(carried["done"])
+    ran_s = np.where(np.isnan(carried["ran_s"]), 0.0, jobs.executed_s - np.nan_to_num(carried["ran_s"]))
     counts = ~moved & (held[:, -1] == 0) & (new > 0) & (ran_s > 0)
-    found = SpeedSamples(gpus, np.nan_to_num(kept["waited"]), pace, made, took_s, several, has)
+    found = SpeedSamples(gpus, np.nan_to_num(carried["waited"]), pace, made, took_s, several, has)
     _count_several(found, on, new, ran_s * by, counts)
     column = type_of(on)
     rows = np.flatnonzero(counts & (column >= 0))
@@ -153,12 +153,12 @@ def _since(has: Floats, had: Floats) -> tuple[Floats, Bools]:
 def _holds(snapshot: Snapshot, types: tuple[str, ...]) -> Floats:
     """GPUs of each type that each job holds by the allocations, the last column of a type that is none of these.
     (N, T + 1)."""
-    held, jobs = snapshot.allocations, snapshot.jobs
+    allocations, jobs = snapshot.allocations, snapshot.jobs
     found = np.zeros((len(jobs), len(types) + 1))
     row_of = {job: row for row, job in enumerate(jobs.job_id.tolist())}
     of_node = [gpu_type(text) for text in snapshot.nodes.gpu_types]
-    for job, node, named, gpus in zip(held.job_id.tolist(), node_rows(snapshot).tolist(), held.gpu_type,
-                                      held.gpus.tolist(), strict=True):  # fmt: skip
+    for job, node, named, gpus in zip(allocations.job_id.tolist(), node_rows(snapshot).tolist(), allocations.gpu_type,
+                                      allocations.gpus.tolist(), strict=True):  # fmt: skip
         name = named or (of_node[node] if node >= 0 else None)
         if (row := row_of.get(job, -1)) >= 0:
             found[row, types.index(name) if name in types else -1] += gpus

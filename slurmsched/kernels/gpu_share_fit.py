@@ -97,7 +97,7 @@ def place_shares(
     free, fragments = nodes.free.sum(), scores.fragment.sum()
     for i in range(count):
         k = wanted[i]
-        _look_again(scores, k, requests, nodes, typical, weight, rule)
+        _update_state(scores, k, requests, nodes, typical, weight, rule)
         score, best = scores.score[k], scores.best[k]
         n = _any_of(score, best, draws[i, 0]) if rule == RANDOM else _first_best(score, best)
         if n >= 0:
@@ -153,7 +153,7 @@ def node_fragments(nodes: SharedNodes, n: int, typical: ShareRequests, weight: F
 
 
 @kernel_part
-def _look_again(
+def _update_state(
     scores: ShareScores, k: int, requests: ShareRequests, nodes: SharedNodes, typical: ShareRequests, weight: Floats,
     rule: int,
 ) -> None:  # fmt: skip

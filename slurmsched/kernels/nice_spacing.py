@@ -46,13 +46,13 @@ def longest_non_increasing(values: Int64s, allowed: Bools) -> Bools:
 
 # Over 30 lines: one search from both ends of a run of rows; each step changes what the next one tests.
 @kernel(plain_below=20_000)
-def keep_with_margin(height: Int64s, kept: Bools, margin: int, floor: int, ceiling: int) -> Bools:
+def keep_with_margin(priority: Int64s, kept: Bools, margin: int, floor: int, ceiling: int) -> Bools:
     """The kept rows, less those next to a run of moved rows that would get less than `margin` from row to row.
 
-    height: (N,) int64, falling over the kept rows. kept: (N,) bool. Each run grows upwards or downwards, whichever
+    priority: (N,) int64, falling over the kept rows. kept: (N,) bool. Each run grows upwards or downwards, whichever
     takes fewer kept rows to find room; floor and ceiling bound the open ends. Returns (N,) bool. Source: slurmsched.
     """
-    n = height.size
+    n = priority.size
     stays = kept.copy()
     row = 0
     while row < n:
@@ -64,11 +64,11 @@ def keep_with_margin(height: Int64s, kept: Bools, margin: int, floor: int, ceili
             below += 1
         up, down = above, below
         while True:
-            if _has_margin(height, up, below, margin, floor, ceiling):
+            if _has_margin(priority, up, below, margin, floor, ceiling):
                 stays[up + 1 : below] = False
                 row = below
                 break
-            if _has_margin(height, above, down, margin, floor, ceiling):
+            if _has_margin(priority, above, down, margin, floor, ceiling):
                 stays[above + 1 : down] = False
                 row = down
                 break
@@ -84,8 +84,8 @@ def keep_with_margin(height: Int64s, kept: Bools, margin: int, floor: int, ceili
 
 
 @kernel_part
-def _has_margin(height: Int64s, above: int, below: int, margin: int, floor: int, ceiling: int) -> bool:
+def _has_margin(priority: Int64s, above: int, below: int, margin: int, floor: int, ceiling: int) -> bool:
     """Whether the rows between `above` and `below` (-1 and N: open ends) can lie `margin` apart and from both."""
-    high = ceiling + 1 if above < 0 else height[above]
-    low = floor - 1 if below == height.size else max(height[below], floor - 1)
+    high = ceiling + 1 if above < 0 else priority[above]
+    low = floor - 1 if below == priority.size else max(priority[below], floor - 1)
     return high - low >= (below - above) * margin

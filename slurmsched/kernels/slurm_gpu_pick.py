@@ -148,12 +148,12 @@ def pick_per_job(
     given, score = np.zeros(free.size, np.bool_), np.zeros(free.size, np.int32)
     order = np.arange(free.size).astype(np.int32)
     most = free.size if linked and need > 1 else need
-    wish = 65534 if linked and need > 1 else need
+    target = 65534 if linked and need > 1 else need
     total = cores.sum()
     have = 0
     for s in range(cores.size):
         if cores[s] > 0 and have < most:
-            share = min(wish - have, share_of(cores[s], wish, total, False))
+            share = min(target - have, share_of(cores[s], target, total, False))
             have += take(s, share, free, socket, links, order, score, False, given)
     have += take(ANY, max(0, most - have), free, socket, links, order, score, False, given)
     for s in range(cores.size):

@@ -73,7 +73,7 @@ class GpuSelection:
     node_kind: Int64s
     free_cores: tuple[tuple[int, ...], ...]
     version: tuple[int, ...]
-    wishes: tuple[JobGpuRequest, ...] = ()
+    gpu_requests: tuple[JobGpuRequest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

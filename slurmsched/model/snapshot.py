@@ -106,7 +106,7 @@ class Snapshot:
     past: Past = NO_PAST
     shares: Mapping[str, float] = field(default_factory=dict)
     overrides: tuple[Override, ...] = ()  # on record, of jobs that may hold one; without nice and site factor
-    picking: GpuSelection | None = None  # read where jobs may be pinned
+    gpu_selection: GpuSelection | None = None  # read where jobs may be pinned
     placed: tuple[PlacedJob, ...] = ()  # started since the last snapshot of this process
     tag: str = ""  # which slurmsched this is, where several work beside one Slurm: in the ids of its operations
 

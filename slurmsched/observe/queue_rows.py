@@ -65,7 +65,7 @@ def _row(
         "slurm_reason": jobs.reason[row],
         "gpus": int(jobs.gpus[row]) * max(int(jobs.array_tasks[row]), 1),
         "attained_gpu_s": float(jobs.attained_gpu_s[row]),
-        **_told(jobs, row),
+        **_reported(jobs, row),
         "queue": int(why["queue"]) if "queue" in why else None,
         "why": why,
         "why_text": criteria({name: value for name, value in why.items() if name != "queue"}, ranking.words),
@@ -109,11 +109,11 @@ def _running_row(snapshot: Snapshot, row: int) -> dict[str, Any]:
         "end_s": float(jobs.end_s[row]),
         "time_limit_s": float(jobs.time_limit_s[row]),
         "attained_gpu_s": float(jobs.attained_gpu_s[row]),
-        **_told(jobs, row),
+        **_reported(jobs, row),
     }
 
 
-def _told(jobs: Jobs, row: int) -> dict[str, float | None]:
+def _reported(jobs: Jobs, row: int) -> dict[str, float | None]:
     """The job's own report: share done, 0 to 1, and samples per second; None if it reports none.
 
     And the measured use of its GPUs, 0 to 1, NaN where it is not known."""

@@ -65,12 +65,12 @@ class _CellChooser:
     ) -> None:
         self.snapshot, self.guaranteed = snapshot, guaranteed
         self.book = CellShares(snapshot, placeable, shares)
-        self.tree, held = self.book.tree, placeable.allocated
+        self.tree, allocated = self.book.tree, placeable.allocated
         place = _places(order, len(snapshot.jobs))
         self.uses = [
-            self._use(int(held.row[k]), int(held.node[k]), int(held.mask[k]))
-            for k in np.argsort(place[held.row], kind="stable").tolist()
-            if guaranteed[held.row[k]]
+            self._use(int(allocated.row[k]), int(allocated.node[k]), int(allocated.mask[k]))
+            for k in np.argsort(place[allocated.row], kind="stable").tolist()
+            if guaranteed[allocated.row[k]]
         ]
 
     def served(self, row: int, gang: Gang) -> None:

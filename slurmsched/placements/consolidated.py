@@ -36,12 +36,12 @@ class Consolidated:
 
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Which jobs of the ranking should hold GPUs now, and where; every gang whole."""
-        jobs, held, (pool, usable) = snapshot.jobs, AllocatedGpus.of(snapshot), node_pools(snapshot)
-        rows = ranking.order[((held.count > 0) | startable(snapshot))[ranking.order]]
+        jobs, allocated, (pool, usable) = snapshot.jobs, AllocatedGpus.of(snapshot), node_pools(snapshot)
+        rows = ranking.order[((allocated.count > 0) | startable(snapshot))[ranking.order]]
         gpus, capacity = jobs.gpus.astype(np.int64), placeable_gpu_counts(snapshot)
         nodes = equal_parts(gpus, jobs.nodes, pool, usable, snapshot.nodes.gpus)
-        given = walk(rows, gpus, nodes, held.first, held.count, held.node, held.gpus, pool, usable, capacity,
-                     self._handicap(snapshot))  # fmt: skip
+        given = walk(rows, gpus, nodes, allocated.first, allocated.count, allocated.node, allocated.gpus, pool, usable,
+                     capacity, self._handicap(snapshot))  # fmt: skip
         return _assignments(rows, given)
 
     def backfill(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
@@ -63,20 +63,22 @@ class Consolidated:
 
 def _backfilled(snapshot: Snapshot, ranking: Ranking, price: Floats, most: int) -> Assignments:
     """Running jobs, and those that start before no reservation. most: reservations made for jobs that must wait."""
-    jobs, held, capacity, order = (
+    jobs, allocated, capacity, order = (
         snapshot.jobs,
         AllocatedGpus.of(snapshot),
         placeable_gpu_counts(snapshot),
         ranking.order,
     )
-    times, free = free_gpus_over_time(snapshot, held, capacity)
+    times, free = free_gpus_over_time(snapshot, allocated, capacity)
     waiting = order[(startable(snapshot) & (jobs.gpus > 0))[order]]
     size = max(int(capacity.max(initial=0)), 1)
     gpus, every = jobs.gpus[waiting].astype(np.int64), np.ones((1, len(capacity)), np.bool_)
     nodes = equal_parts(gpus, jobs.nodes[waiting], np.zeros(len(waiting), np.int64), every, snapshot.nodes.gpus)
     started = backfill(times, free, gpus, nodes, jobs.time_limit_s[waiting], price, size, most, False)
-    running = order[(held.count > 0)[order]]
-    return _assignments(np.concatenate([running, waiting]), np.concatenate([held.table(running, capacity), started]))
+    running = order[(allocated.count > 0)[order]]
+    return _assignments(
+        np.concatenate([running, waiting]), np.concatenate([allocated.table(running, capacity), started])
+    )
 
 
 def _assignments(rows: Int64s, given: Int64s) -> Assignments:

@@ -25,10 +25,11 @@ class Count:
 
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Which jobs of the ranking should hold GPUs now, by their number alone."""
-        jobs, held, nodes, order = snapshot.jobs, snapshot.allocations, snapshot.nodes, ranking.order
+        jobs, allocations, nodes, order = snapshot.jobs, snapshot.allocations, snapshot.nodes, ranking.order
         placed = np.empty((5, len(order)), np.int64)
         served = place_by_count(
-            order, job_standing(snapshot), (jobs.job_id, jobs.gpus), (held.job_id, node_rows(snapshot), held.gpus),
+            order, job_standing(snapshot), (jobs.job_id, jobs.gpus),
+            (allocations.job_id, node_rows(snapshot), allocations.gpus),
             (nodes.closed, nodes.gpus, nodes.gpus_used), placed,
         )  # fmt: skip
         return Assignments(*made_read_only(placed)[:, :served])

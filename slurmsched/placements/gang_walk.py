@@ -69,10 +69,15 @@ class FreeNow:
 
     def without(self, placeable: PlaceableGpus, entries: Int64s) -> FreeNow:
         """Less what these entries of placeable.allocated hold."""
-        held, gpus, cpus, memory_mib = placeable.allocated, self.gpus.copy(), self.cpus.copy(), self.memory_mib.copy()
-        np.bitwise_and.at(gpus, held.node[entries], ~held.mask[entries])
-        np.subtract.at(cpus, held.node[entries], held.cpus[entries])
-        np.subtract.at(memory_mib, held.node[entries], held.memory_mib[entries])
+        allocated, gpus, cpus, memory_mib = (
+            placeable.allocated,
+            self.gpus.copy(),
+            self.cpus.copy(),
+            self.memory_mib.copy(),
+        )
+        np.bitwise_and.at(gpus, allocated.node[entries], ~allocated.mask[entries])
+        np.subtract.at(cpus, allocated.node[entries], allocated.cpus[entries])
+        np.subtract.at(memory_mib, allocated.node[entries], allocated.memory_mib[entries])
         return FreeNow(gpus, cpus, memory_mib)
 
     def take(self, node: Int64s, mask: Int64s, cpus: Floats, memory_mib: Floats) -> None:
@@ -137,17 +142,17 @@ class _Walk:
 
     def keep(self, rows: Int64s, *, first: bool) -> None:
         """These running jobs come next: each stays unless a more urgent one has a GPU of it. first: there is none."""
-        held, entries = self.placeable.allocated, self.placeable.allocated.entries(rows)
+        allocated, entries = self.placeable.allocated, self.placeable.allocated.entries(rows)
         free = self.free.without(self.placeable, entries)
         unused = int(bit_counts(free.gpus).sum())
-        apart = unused == self.unused - int(bit_counts(held.mask[entries]).sum())
+        apart = unused == self.unused - int(bit_counts(allocated.mask[entries]).sum())
         if self.displaced or not (first or apart):
             for row in rows.tolist():
                 self._keep_if_whole(row)
             return
         self.free, self.unused = free, unused
         del self.later[len(self.later) - len(rows) :]
-        self.given.append(_Given(rows, held.count[rows], held.node[entries], held.mask[entries]))
+        self.given.append(_Given(rows, allocated.count[rows], allocated.node[entries], allocated.mask[entries]))
 
     def serve(self, rows: Int64s) -> None:
         """These waiting jobs come next: each gets GPUs if it finds some."""
@@ -201,24 +206,24 @@ class _Walk:
         return gang
 
     def _keep_if_whole(self, row: int) -> None:
-        held = self.placeable.allocated
-        entries = np.arange(held.first[row], held.first[row] + held.count[row])
-        node, mask = held.node[entries], held.mask[entries]
+        allocated = self.placeable.allocated
+        entries = np.arange(allocated.first[row], allocated.first[row] + allocated.count[row])
+        node, mask = allocated.node[entries], allocated.mask[entries]
         self.later.pop()  # it is the most urgent of them
         self.idle = None
         if (mask & ~self.free.gpus[node]).any() or (self.displaced and self._short(entries)):
             return
-        self.free.take(node, mask, held.cpus[entries], held.memory_mib[entries])
+        self.free.take(node, mask, allocated.cpus[entries], allocated.memory_mib[entries])
         self.unused -= int(bit_counts(mask).sum())
         self.given.append(_Given(np.array([row]), np.array([len(node)]), node, mask))
 
     def _short(self, entries: Int64s) -> bool:
         """Whether CPUs or memory of these entries went to a more urgent job."""
-        held, free = self.placeable.allocated, self.free
-        node = held.node[entries]
+        allocated, free = self.placeable.allocated, self.free
+        node = allocated.node[entries]
         return bool(
-            (free.cpus[node] < held.cpus[entries] - 1e-6).any()
-            or (free.memory_mib[node] < held.memory_mib[entries] - 1e-6).any()
+            (free.cpus[node] < allocated.cpus[entries] - 1e-6).any()
+            or (free.memory_mib[node] < allocated.memory_mib[entries] - 1e-6).any()
         )
 
     def _idle(self) -> FreeNow:
@@ -229,8 +234,8 @@ class _Walk:
     def _offered(self, displaced: int) -> FreeNow:
         """What is left without what running jobs hold that the walk has not come to, but for the last `displaced`."""
         staying = self.later[displaced:]
-        held = self.placeable.allocated
-        return self.free.without(self.placeable, held.entries(np.array(staying))) if staying else self.free
+        allocated = self.placeable.allocated
+        return self.free.without(self.placeable, allocated.entries(np.array(staying))) if staying else self.free
 
     def _displacing(self, ask: GangRequest) -> Gang | None:
         """With the GPUs of the fewest least urgent running jobs that make it fit."""

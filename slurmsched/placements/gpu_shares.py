@@ -117,7 +117,11 @@ def place_parts(snapshot: Snapshot, ranking: Ranking, rule: int, typical_pct: fl
     Raises ConfigError for a node of more than 63 GPUs.
     """
     placeable, jobs = PlaceableGpus.of(snapshot), snapshot.jobs
-    held, stays, waits = placeable.allocated, holding(jobs), startable(snapshot) & (jobs.gpus > 0) & (jobs.nodes <= 1)
+    allocated, stays, waits = (
+        placeable.allocated,
+        holding(jobs),
+        startable(snapshot) & (jobs.gpus > 0) & (jobs.nodes <= 1),
+    )
     order = ranking.order[waits[ranking.order]]
     node, mask = np.zeros(0, np.int64), np.zeros(0, np.int64)
     if len(order) and len(snapshot.nodes) and snapshot.nodes.gpus.any():
@@ -140,15 +144,15 @@ def place_parts(snapshot: Snapshot, ranking: Ranking, rule: int, typical_pct: fl
         node, mask, _, _ = place_shares(
             first.reshape(-1).astype(np.int64), requests[0], nodes, requests[1], weight, rule, chance
         )
-    return _assignments(ranking, placeable, held, order, node, mask)
+    return _assignments(ranking, placeable, allocated, order, node, mask)
 
 
 def _nodes(snapshot: Snapshot, placeable: PlaceableGpus, order: Int64s, kind: Int64s) -> SharedNodes:
-    free, jobs, held = FreeShares.of(snapshot), snapshot.jobs, placeable.allocated
+    free, jobs, allocated = FreeShares.of(snapshot), snapshot.jobs, placeable.allocated
     gpus = snapshot.nodes.gpus.astype(np.int64)
-    size = np.where((jobs.gpus == 1) & (jobs.gpu_milli < WHOLE), 0, _held_sizes(held, jobs.gpus.astype(np.int64)))
+    size = np.where((jobs.gpus == 1) & (jobs.gpu_milli < WHOLE), 0, _held_sizes(allocated, jobs.gpus.astype(np.int64)))
     runs = np.zeros((len(gpus), int(gpus.max()) + 1), np.int64)
-    np.add.at(runs, (held.node, np.minimum(size[held.row], gpus.max())), 1)
+    np.add.at(runs, (allocated.node, np.minimum(size[allocated.row], gpus.max())), 1)
     most = np.array([max(float(snapshot.nodes.cpus.max()), 1.0), float(WHOLE * gpus.max())])
     beside = (
         _enough(free.cpus, float(jobs.cpus[order].sum())),

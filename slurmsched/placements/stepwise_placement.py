@@ -128,9 +128,9 @@ class StepwisePlacement:
             return False
         else:
             self.free[node] &= ~mask
-        nodes, held, here = self.snapshot.nodes, self.placeable.allocated, self.placeable.allocated.node == node
-        self.cpus[node] = _beside(nodes.cpus[node], used.cpus_used[node], held.cpus[here])
-        self.memory_mib[node] = _beside(nodes.memory_mib[node], used.memory_used_mib[node], held.memory_mib[here])
+        nodes, allocated, here = self.snapshot.nodes, self.placeable.allocated, self.placeable.allocated.node == node
+        self.cpus[node] = _beside(nodes.cpus[node], used.cpus_used[node], allocated.cpus[here])
+        self.memory_mib[node] = _beside(nodes.memory_mib[node], used.memory_used_mib[node], allocated.memory_mib[here])
         return True
 
 

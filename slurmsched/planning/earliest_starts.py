@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from slurmsched.planning.planner import Planner
 
 FIELD = SetStart.field
-StartMove = tuple[SetStart, Records]
+StartChange = tuple[SetStart, Records]
 _FOREIGN = "somebody else changed its start"
 
 
@@ -49,7 +49,7 @@ class StartLever(Lever):
 
     @staticmethod
     def restore(snapshot: Snapshot) -> Proposal:
-        return given_back(snapshot, "undo: its own start")
+        return restore_proposal(snapshot, "undo: its own start")
 
 
 def own_starts(snapshot: Snapshot) -> Snapshot:
@@ -85,7 +85,7 @@ def deferrals(
     return Proposal.of_moves(moves, most, changed, jobs_of.refusals(snapshot, verdict, jobs_of.START_RULES))
 
 
-def given_back(snapshot: Snapshot, note: str) -> Proposal:
+def restore_proposal(snapshot: Snapshot, note: str) -> Proposal:
     """The writes that remove every earliest start, as `undo` does."""
     mine, changed = _on_record(snapshot)
     moves = [_back(snapshot, row, record, note) for row, record in mine.items()]
@@ -93,7 +93,7 @@ def given_back(snapshot: Snapshot, note: str) -> Proposal:
 
 
 # Over 30 lines: one note for each thing that the plan cannot do, in one order.
-def untold(
+def unwritten_changes(
     snapshot: Snapshot, ranking: Ranking, managed: Bools, lever: LeverConfig, *, types: bool = False
 ) -> tuple[str, ...]:
     """What the policy wants of pending jobs and Slurm is not told, as text. managed: (N,) bool. types: it is told
@@ -167,7 +167,7 @@ def wanted_s(snapshot: Snapshot, ranking: Ranking) -> Floats:
 
 def _kept(
     snapshot: Snapshot, mine: dict[int, Override], later: Bools, want_s: Floats, lever: LeverConfig
-) -> Iterator[StartMove]:
+) -> Iterator[StartChange]:
     """Changes of starts that are on record."""
     for row, record in mine.items():
         if not later[row]:
@@ -180,7 +180,7 @@ def _kept(
             yield _given(snapshot, row, target_s, record)
 
 
-def _new(snapshot: Snapshot, rows: Int64s, want_s: Floats, lever: LeverConfig) -> Iterator[StartMove]:
+def _new(snapshot: Snapshot, rows: Int64s, want_s: Floats, lever: LeverConfig) -> Iterator[StartChange]:
     """Starts of jobs that have none of ours. One that is on record for them was not sent, or is reached."""
     known = {(record.job_id, record.submit_s): record for record in of_field(snapshot.overrides, FIELD) if record.open}
     for row in rows.tolist():
@@ -194,7 +194,7 @@ def _target_s(snapshot: Snapshot, want_s: float, lever: LeverConfig) -> float:
     return float(math.ceil(min(want_s, snapshot.now_s + lever.start_most_s)))
 
 
-def _given(snapshot: Snapshot, row: int, until_s: float, before: Override) -> StartMove:
+def _given(snapshot: Snapshot, row: int, until_s: float, before: Override) -> StartChange:
     """The write, and the record that still knows of the starts before."""
     key, was_s = snapshot.jobs.id_and_submit(row), float(snapshot.jobs.eligible_s[row])
     action = SetStart(*key, "the policy wants it to start later", f"defer-{key[0]}", until_s, was_s)
@@ -202,7 +202,7 @@ def _given(snapshot: Snapshot, row: int, until_s: float, before: Override) -> St
     return action, (Override(*key, FIELD, before.base, until_s, values=tuple(values)),)
 
 
-def _back(snapshot: Snapshot, row: int, record: Override, note: str) -> StartMove:
+def _back(snapshot: Snapshot, row: int, record: Override, note: str) -> StartChange:
     key = snapshot.jobs.id_and_submit(row)
     was_s = float(snapshot.jobs.eligible_s[row])
     action = SetStart(*key, note, f"defer-{key[0]}", snapshot.now_s, was_s, base=snapshot.now_s)

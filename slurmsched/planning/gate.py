@@ -135,27 +135,27 @@ def earlier_step(action: Action | None, view: GateContext) -> str:
     return f"an earlier step of its operation was refused: {reason}" if reason else ""
 
 
-def gone(action: Action | None, view: GateContext) -> str:
+def job_left_queue(action: Action | None, view: GateContext) -> str:
     """ "" while the job is in the queue. A reservation is deleted in any case."""
     if action is None or isinstance(action, DeleteReservation) or action.job_id in view.seen:
         return ""
     return f"{CHANGED}: it left the queue"
 
 
-def nameless(action: Action | None, _: GateContext) -> str:
+def submit_time_unknown(action: Action | None, _: GateContext) -> str:
     """ "" if the submit time is known. Without it a job cannot be distinguished from a later one with the same id."""
     if action is None or isinstance(action, DeleteReservation) or isfinite(action.submit_s):
         return ""
     return "its submit time is not known, so that its id could not be told from one used again"
 
 
-def other_run(action: Action | None, view: GateContext) -> str:
+def run_changed(action: Action | None, view: GateContext) -> str:
     """ "" if the submit time is the same within a second."""
     same = (seen := _current(action, view)) is None or action is None or abs(seen.submit_s - action.submit_s) < 1
     return "" if same else f"{CHANGED}: it was requeued, or its id is used again"
 
 
-def other_state(action: Action | None, view: GateContext) -> str:
+def state_changed(action: Action | None, view: GateContext) -> str:
     """Steps that take something from a job need it running, those that give it something need it waiting: a
     reservation set on a running job kills it at its end, a requeue of an ended one runs it again. A value that gives
     the base back may go to a job that has started meanwhile: it does no harm there, and a requeue keeps it."""
@@ -174,7 +174,7 @@ def other_state(action: Action | None, view: GateContext) -> str:
     return "" if fits else f"{CHANGED}: it is {_state_words(seen.state)}"
 
 
-def other_value(action: Action | None, view: GateContext) -> str:
+def value_changed(action: Action | None, view: GateContext) -> str:
     """ "" if the nice, site factor or field still has the value that the action replaces."""
     if (seen := _current(action, view)) is None or not isinstance(action, SetPriority | SetField):
         return ""
@@ -203,7 +203,7 @@ def _changed_options(action: SetField, seen: CurrentJob) -> dict[str, str]:
     return {name: value for name, value in now.items() if not action.has_old(value)}
 
 
-def other_list(action: Action | None, view: GateContext) -> str:
+def node_list_changed(action: Action | None, view: GateContext) -> str:
     """ "" if the node list is still the one that the action replaces."""
     if (
         (seen := _current(action, view)) is None
@@ -214,7 +214,7 @@ def other_list(action: Action | None, view: GateContext) -> str:
     return f"{CHANGED}: its node list is {seen.nodes or 'empty'}"
 
 
-def other_comment(action: Action | None, view: GateContext) -> str:
+def comment_changed(action: Action | None, view: GateContext) -> str:
     """ "" if its AdminComment is empty or one of ours."""
     if (seen := _current(action, view)) is None or not isinstance(action, SetAdminComment):
         return ""
@@ -223,7 +223,7 @@ def other_comment(action: Action | None, view: GateContext) -> str:
     return "" if seen.admin_comment in ("", *action.texts) else f"{FOREIGN_COMMENT} is in its AdminComment"
 
 
-def other_start(action: Action | None, view: GateContext) -> str:
+def start_changed(action: Action | None, view: GateContext) -> str:
     """ "" if the earliest start differs by at most SAME_S from the one that the action replaces."""
     if (seen := _current(action, view)) is None or not isinstance(action, SetStart) or not isfinite(action.old):
         return ""
@@ -231,7 +231,7 @@ def other_start(action: Action | None, view: GateContext) -> str:
     return "" if same else f"{CHANGED}: its earliest start is another one"
 
 
-def other_request(action: Action | None, view: GateContext) -> str:
+def request_changed(action: Action | None, view: GateContext) -> str:
     """ "" if the GPUs of the request are as planned, and only SetSize changes their number. Of a job that is to give
     nodes back: if it has as many as planned."""
     if (seen := _current(action, view)) is not None and isinstance(action, ShrinkJob):
@@ -274,7 +274,7 @@ def _request(text: str, parts: int) -> str:
     return normal_form(entries, sorted({entry.kind for entry in entries} - {"cpu"}))
 
 
-def other_asks(action: Action | None, view: GateContext) -> str:
+def requirements_changed(action: Action | None, view: GateContext) -> str:
     """Slurm's list of jobs does not show all that a job asks for: it may have changed since it was read."""
     if (
         not isinstance(action, SetNodeList | SetGpuRequest | SetCpus | SetMemory)
@@ -284,7 +284,7 @@ def other_asks(action: Action | None, view: GateContext) -> str:
     return "" if action.restores or not seen.bars else f"{ASKS} {' and '.join(seen.bars)}"
 
 
-def other_reservation(action: Action | None, view: GateContext) -> str:
+def reservation_changed(action: Action | None, view: GateContext) -> str:
     """Only a job without a reservation joins one, and only the name of its own operation is removed."""
     if (seen := _current(action, view)) is None or not isinstance(action, JoinReservation):
         return ""
@@ -292,7 +292,7 @@ def other_reservation(action: Action | None, view: GateContext) -> str:
     return "" if fits else f"{CHANGED}: its reservation is {seen.reservation or 'none'}"
 
 
-def other_extent(action: Action | None, view: GateContext) -> str:
+def exclusive_changed(action: Action | None, view: GateContext) -> str:
     """ "" unless the job now needs whole nodes and the planned reservation has parts of nodes."""
     if (
         (seen := _current(action, view)) is None
@@ -323,7 +323,7 @@ def _state_words(state: JobState) -> str:
 HOUR_S = 3_600.0
 
 
-def unmanaged(action: Action | None, view: GateContext) -> str:
+def not_managed(action: Action | None, view: GateContext) -> str:
     """A lever changes only managed jobs. Steps of operations need the job in scope, whatever its priority is now."""
     if view.snapshot is None or action is None or _gives_back(action) or (row := row_of(action, view.snapshot)) < 0:
         return ""
@@ -340,7 +340,7 @@ def unmanaged(action: Action | None, view: GateContext) -> str:
     return "" if in_scope or not (isinstance(action, Step) and action.operation) else "it is not in scope"
 
 
-def unwilling(action: Action | None, view: GateContext) -> str:
+def not_preemptible(action: Action | None, view: GateContext) -> str:
     """A hard reason against preempting a job also counts during its grace."""
     if view.snapshot is None or not isinstance(action, Requeue | Signal) or not action.operation:
         return ""
@@ -367,7 +367,7 @@ def out_of_bounds(action: Action | None, _: GateContext) -> str:
     return ""
 
 
-def other_size(action: Action | None, view: GateContext) -> str:
+def size_outside_hints(action: Action | None, view: GateContext) -> str:
     """A size of ours stays between what the job's hints name as its least and most."""
     if view.snapshot is None or not isinstance(action, SetSize | AskSize | ShrinkJob) or _gives_back(action):
         return ""
@@ -383,7 +383,7 @@ def other_size(action: Action | None, view: GateContext) -> str:
     return "" if within else f"{pluralize(gpus, 'GPU is', 'GPUs are')} not between its hints min_gpus and max_gpus"
 
 
-def other_cpus(action: Action | None, view: GateContext) -> str:
+def cpus_outside_hints(action: Action | None, view: GateContext) -> str:
     """A number of CPUs of ours is at least what the job's hint min_cpus names, or at most what max_cpus names."""
     if view.snapshot is None or not isinstance(action, SetCpus) or action.restores:
         return ""
@@ -429,7 +429,7 @@ def _lately(operation: Operation, view: GateContext) -> list[Operation]:
     return [each for each in known if each.begun_s > operation.begun_s - HOUR_S]
 
 
-def cycle_full(action: Action | None, view: GateContext) -> str:
+def cycle_limit(action: Action | None, view: GateContext) -> str:
     """ "" while fewer than operations.per_cycle operations begin in this cycle."""
     most = view.operations_config.per_cycle
     full = _begins(action, view) is not None and len(view.begun) >= most
@@ -440,7 +440,7 @@ def cycle_full(action: Action | None, view: GateContext) -> str:
     )
 
 
-def hour_full(action: Action | None, view: GateContext) -> str:
+def hour_limit(action: Action | None, view: GateContext) -> str:
     """ "" while fewer than operations.per_hour operations began in the last hour."""
     operation, most = _begins(action, view), view.operations_config.per_hour
     full = operation is not None and len(_lately(operation, view)) >= most
@@ -451,7 +451,7 @@ def hour_full(action: Action | None, view: GateContext) -> str:
     )
 
 
-def user_full(action: Action | None, view: GateContext) -> str:
+def user_limit(action: Action | None, view: GateContext) -> str:
     """The same for the operations of one user, see operations.per_user_per_hour."""
     operation, most = _begins(action, view), view.operations_config.per_user_per_hour
     if operation is None or sum(each.user == operation.user for each in _lately(operation, view)) < most:
@@ -460,7 +460,7 @@ def user_full(action: Action | None, view: GateContext) -> str:
     return f"{begun} begun for {operation.user} in the last hour (operations.per_user_per_hour)"
 
 
-def swaps_back(action: Action | None, view: GateContext) -> str:
+def lease_limit(action: Action | None, view: GateContext) -> str:
     """Refuses to take GPUs from a job that got them from the beneficiary within operations.lease_s."""
     if (
         view.snapshot is None
@@ -532,29 +532,31 @@ RULES = (
     GateRule("rights", GateTime.APPLY, "writing needs the Operator right", _rights),
     GateRule("stop-file", GateTime.APPLY, "the administrator's stop file", lambda _, view: view.stopped),
     GateRule("load", GateTime.APPLY, "slurmctld's load, and how fast it answers", lambda _, view: view.busy),
-    GateRule("managed", GateTime.PLAN, "the job is in scope, and its priority is ours to move", unmanaged),
-    GateRule("victim", GateTime.PLAN, "the job can be requeued, and nobody said that it must not", unwilling),
+    GateRule("managed", GateTime.PLAN, "the job is in scope, and its priority is ours to move", not_managed),
+    GateRule("victim", GateTime.PLAN, "the job can be requeued, and nobody said that it must not", not_preemptible),
     GateRule("bounds", GateTime.PLAN, "values that Slurm takes", out_of_bounds),
-    GateRule("size", GateTime.PLAN, "a size between the job's hints", other_size),
-    GateRule("cpus", GateTime.PLAN, "no fewer and no more CPUs than the job's hints", other_cpus),
+    GateRule("size", GateTime.PLAN, "a size between the job's hints", size_outside_hints),
+    GateRule("cpus", GateTime.PLAN, "no fewer and no more CPUs than the job's hints", cpus_outside_hints),
     GateRule("memory", GateTime.PLAN, "no less memory than the job's hint", other_memory),
-    GateRule("per-cycle", GateTime.PLAN, "operations begun in a cycle", cycle_full),
-    GateRule("per-hour", GateTime.PLAN, "operations begun in an hour", hour_full),
-    GateRule("per-user-per-hour", GateTime.PLAN, "operations begun in an hour for one user", user_full),
-    GateRule("lease", GateTime.PLAN, "no two jobs take GPUs of each other in turn", swaps_back),
+    GateRule("per-cycle", GateTime.PLAN, "operations begun in a cycle", cycle_limit),
+    GateRule("per-hour", GateTime.PLAN, "operations begun in an hour", hour_limit),
+    GateRule("per-user-per-hour", GateTime.PLAN, "operations begun in an hour for one user", user_limit),
+    GateRule("lease", GateTime.PLAN, "no two jobs take GPUs of each other in turn", lease_limit),
     GateRule("earlier-step", GateTime.SEND, "no earlier step of its operation was refused", earlier_step),
-    GateRule("gone", GateTime.SEND, "the job is in the queue", gone),
-    GateRule("submit-time", GateTime.SEND, "the job is known for good", nameless),
-    GateRule("other-run", GateTime.SEND, "it is the same run", other_run),
-    GateRule("state", GateTime.SEND, "it waits, or runs, as the action needs", other_state),
-    GateRule("value", GateTime.SEND, "nobody else changed the lever", other_value),
-    GateRule("node-list", GateTime.SEND, "nobody else changed its node list", other_list),
-    GateRule("admin-comment", GateTime.SEND, "nobody else wrote its AdminComment", other_comment),
-    GateRule("start", GateTime.SEND, "nobody else changed its earliest start", other_start),
-    GateRule("request", GateTime.SEND, "its request is unchanged, and so is its number of GPUs", other_request),
-    GateRule("asks", GateTime.SEND, "it asks for nothing that a list, request or number of ours breaks", other_asks),
-    GateRule("reservation", GateTime.SEND, "nobody else gave it a reservation", other_reservation),
-    GateRule("exclusive", GateTime.SEND, "it asks for no more of its nodes", other_extent),
+    GateRule("gone", GateTime.SEND, "the job is in the queue", job_left_queue),
+    GateRule("submit-time", GateTime.SEND, "the job is known for good", submit_time_unknown),
+    GateRule("other-run", GateTime.SEND, "it is the same run", run_changed),
+    GateRule("state", GateTime.SEND, "it waits, or runs, as the action needs", state_changed),
+    GateRule("value", GateTime.SEND, "nobody else changed the lever", value_changed),
+    GateRule("node-list", GateTime.SEND, "nobody else changed its node list", node_list_changed),
+    GateRule("admin-comment", GateTime.SEND, "nobody else wrote its AdminComment", comment_changed),
+    GateRule("start", GateTime.SEND, "nobody else changed its earliest start", start_changed),
+    GateRule("request", GateTime.SEND, "its request is unchanged, and so is its number of GPUs", request_changed),
+    GateRule(
+        "asks", GateTime.SEND, "it asks for nothing that a list, request or number of ours breaks", requirements_changed
+    ),
+    GateRule("reservation", GateTime.SEND, "nobody else gave it a reservation", reservation_changed),
+    GateRule("exclusive", GateTime.SEND, "it asks for no more of its nodes", exclusive_changed),
     GateRule("bounds", GateTime.SEND, "values that Slurm takes", out_of_bounds),
     GateRule("beneficiary", GateTime.SEND, "the job that is to get the GPUs can start", beneficiary_cannot_start),
 )

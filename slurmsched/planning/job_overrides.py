@@ -146,7 +146,7 @@ def records_of(jobs: Iterable[JobOverrides]) -> tuple[Override, ...]:
     return tuple(record for job in jobs for record in job.records)
 
 
-def given_back(snapshot: Snapshot, fields: Sequence[str], note: str) -> Proposal:
+def restore_proposal(snapshot: Snapshot, fields: Sequence[str], note: str) -> Proposal:
     """The writes that give every job its own values of these fields, as `undo` does. A job without a value of
     slurmsched gets none."""
     mine, lost, changed = on_record(snapshot, fields)

@@ -22,10 +22,10 @@ from slurmsched.planning.job_overrides import (
     SIZE_FIELDS,
     JobOverrides,
     by_job,
-    given_back,
     left_alone,
     on_record,
     records_of,
+    restore_proposal,
     returned,
     set_size,
     settled_size,
@@ -41,7 +41,7 @@ from slurmsched.resources.startable_jobs import startable
 if TYPE_CHECKING:
     from slurmsched.planning.planner import Planner
 
-SizeMove = tuple[SetSize, Records]
+SizeChange = tuple[SetSize, Records]
 _EXTENT_LIMIT = re.compile(r"(?:Assoc|QOS)\w*(?:Node|Cpu)|PartitionNodeLimit")
 _NO_SHRINK = "disable_job_shrink"  # of SchedulerParameters
 _LIMIT = "it waits for a limit that its own request may meet"
@@ -68,7 +68,7 @@ class SizeLever(Lever):
 
     @staticmethod
     def restore(snapshot: Snapshot) -> Proposal:
-        return given_back(snapshot, SIZE_FIELDS, "undo: its own request")
+        return restore_proposal(snapshot, SIZE_FIELDS, "undo: its own request")
 
     settled = staticmethod(settled_size)
 
@@ -330,9 +330,9 @@ def _largest(base: Snapshot, rows: Sequence[int]) -> dict[int, int]:
 def _most(base: Snapshot, row: int) -> int:
     jobs, nodes = base.jobs, base.nodes
     # By CPUs and memory.
-    roomy = replace(JobRequirements.of(base, row), gpus=np.zeros(len(nodes), np.int64)).fits_empty(base)
+    with_room = replace(JobRequirements.of(base, row), gpus=np.zeros(len(nodes), np.int64)).fits_empty(base)
     try:
-        allowed = allowed_nodes(base, row, sized=False) & roomy
+        allowed = allowed_nodes(base, row, sized=False) & with_room
     except UnknownEligibility:
         return 0
     unit = int(jobs_of.size_units(jobs)[row])
@@ -344,7 +344,7 @@ def _most(base: Snapshot, row: int) -> int:
     return int(nodes.gpus[allowed].max(initial=0))
 
 
-def _kept(snapshot: Snapshot, mine: dict[int, JobOverrides], wanted: dict[int, str]) -> list[SizeMove]:
+def _kept(snapshot: Snapshot, mine: dict[int, JobOverrides], wanted: dict[int, str]) -> list[SizeChange]:
     """Changes of the sizes that slurmsched wrote: own requests restored, then other sizes."""
     rows = sorted(mine, key=lambda row: row in wanted)
     moves = [_given(snapshot, row, wanted[row], mine[row]) if row in wanted else _back(snapshot, row, mine[row])
@@ -369,14 +369,14 @@ def _at_limit(jobs: Jobs) -> Bools:
     return found
 
 
-def _back(snapshot: Snapshot, row: int, size: JobOverrides) -> SizeMove:
+def _back(snapshot: Snapshot, row: int, size: JobOverrides) -> SizeChange:
     note = size.note if size.abandoned else "the policy wants it as it asks"
     (step,), own = returned(snapshot, row, size, note, abandoned=size.abandoned)
     assert isinstance(step, SetSize)
     return step, own.records
 
 
-def _given(snapshot: Snapshot, row: int, request: str, before: JobOverrides | None) -> SizeMove:
+def _given(snapshot: Snapshot, row: int, request: str, before: JobOverrides | None) -> SizeChange:
     """The write, and the override that still knows of the requests before."""
     key, has = snapshot.jobs.id_and_submit(row), size_of(snapshot.jobs, row)
     size = before or JobOverrides.blank(SIZE_FIELDS, *key, snapshot.now_s).with_request(base=has, sent=has)

@@ -32,7 +32,7 @@ from slurmsched.model.hints import hint_warnings
 from slurmsched.model.plan import RunTimeFactors, Step
 from slurmsched.model.policy_info import criteria_words
 from slurmsched.planning import job_scope
-from slurmsched.planning.earliest_starts import untold
+from slurmsched.planning.earliest_starts import unwritten_changes
 from slurmsched.planning.gate import GateContext, GateTime, refusal
 from slurmsched.planning.idle_gpus import idle_users_last
 from slurmsched.planning.job_scope import site_notes, with_returned
@@ -147,7 +147,7 @@ class Planner:
         return (
             *ranking.notes,
             *registry.plugin_notes(self.policy),
-            *untold(seen, ranking, ours, self.lever, types=self.placement_config.types),
+            *unwritten_changes(seen, ranking, ours, self.lever, types=self.placement_config.types),
             *hint_warnings(snapshot.jobs),
             *site_notes(snapshot, self.scope),
             *unread_tiers(snapshot, self.tiers, ours),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from slurmsched.planning.planner import Planner
 
 Records = tuple[Override, ...]
-Move = tuple[Action, Records]
+JobChange = tuple[Action, Records]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,11 @@ class Proposal:
 
     @classmethod
     def of_moves(
-        cls, moves: Sequence[Move], most: int | None = None, changed: Records = (), refusals: tuple[Refusal, ...] = ()
+        cls,
+        moves: Sequence[JobChange],
+        most: int | None = None,
+        changed: Records = (),
+        refusals: tuple[Refusal, ...] = (),
     ) -> Self:
         """The first moves, at most that many, None = all; the others wait for the next cycle.
 

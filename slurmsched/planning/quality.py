@@ -68,10 +68,10 @@ def _new(before: Snapshot, now: Snapshot) -> Int64s:
 
 
 def _starts(now: Snapshot, rows: Int64s, placeable: PlaceableGpus) -> Iterator[_JobStart]:
-    held = placeable.allocated
-    for row in rows[held.count[rows] > 0].tolist():
-        entries = held.entries(np.array([row]))
-        yield _JobStart(row, float(now.jobs.start_s[row]), held.node[entries], held.mask[entries])
+    allocated = placeable.allocated
+    for row in rows[allocated.count[rows] > 0].tolist():
+        entries = allocated.entries(np.array([row]))
+        yield _JobStart(row, float(now.jobs.start_s[row]), allocated.node[entries], allocated.mask[entries])
 
 
 def _free(before: Snapshot) -> Int64s:
@@ -83,8 +83,8 @@ def _ends(before: Snapshot, now: Snapshot) -> list[tuple[float, int, int]]:
     """What was given back between the snapshots: when, node row and mask, by time."""
     jobs = now.jobs
     over = dict(zip(jobs.job_id[jobs.finished].tolist(), jobs.end_s[jobs.finished].tolist(), strict=True))
-    held = before.allocations
-    rows = zip(held.job_id.tolist(), node_rows(before).tolist(), held.gpu_mask.tolist(), strict=True)
+    allocations = before.allocations
+    rows = zip(allocations.job_id.tolist(), node_rows(before).tolist(), allocations.gpu_mask.tolist(), strict=True)
     return sorted((over[job], node, mask) for job, node, mask in rows if node >= 0 and job in over)
 
 
@@ -106,13 +106,13 @@ class _Moment:
 
     def judged(self, start: _JobStart) -> Iterator[PlacedJob]:
         """The comparison for one start; None for a job of one GPU or on unknown wiring."""
-        gpus, roomy = int(bit_counts(start.mask).sum()), self._roomy(start)
+        gpus, has_room = int(bit_counts(start.mask).sum()), self._nodes_with_room(start)
         if len(start.node) > 1:
-            yield from self._gang(start, gpus, roomy)
-        elif gpus > 1 and roomy is not None:
-            yield from self._one_node(start, gpus, roomy)
+            yield from self._gang(start, gpus, has_room)
+        elif gpus > 1 and has_room is not None:
+            yield from self._one_node(start, gpus, has_room)
 
-    def _roomy(self, start: _JobStart) -> Bools | None:
+    def _nodes_with_room(self, start: _JobStart) -> Bools | None:
         """Nodes that the job may have, with CPUs and memory for a share of it now; its own have them. None where what
         it asks of nodes is not understood."""
         try:
@@ -121,10 +121,10 @@ class _Moment:
             return None
         jobs, nodes = self.snapshot.jobs, self.snapshot.nodes
         cpus, memory_mib = (float(column[start.row]) / len(start.node) for column in (jobs.cpus, jobs.memory_mib))
-        roomy = (nodes.cpus - nodes.cpus_used >= cpus) & (nodes.memory_mib - nodes.memory_used_mib >= memory_mib)
-        roomy &= allowed & ~nodes.after_boot
-        roomy[start.node] = True
-        return roomy
+        has_room = (nodes.cpus - nodes.cpus_used >= cpus) & (nodes.memory_mib - nodes.memory_used_mib >= memory_mib)
+        has_room &= allowed & ~nodes.after_boot
+        has_room[start.node] = True
+        return has_room
 
     def _one_node(self, start: _JobStart, gpus: int, allowed: Bools) -> Iterator[PlacedJob]:
         node, mask = int(start.node[0]), int(start.mask[0])
@@ -138,24 +138,24 @@ class _Moment:
         best = max(sets, key=lambda each: self._rank(*each))
         got_s, best_s = self._speed(node, mask), self._speed(*best)
         if self._rank(node, mask) >= self._rank(*best):
-            yield self._told(start, gpus, got_s[0], got_s[0], 1.0)
+            yield self._placed_job(start, gpus, got_s[0], got_s[0], 1.0)
             return
         of = 0 if got_s[0] < best_s[0] else 1  # the smallest link decides, then the sum
         ratio = min(1.0, got_s[of] / best_s[of]) if best_s[of] else 1.0
         where = self.snapshot.nodes.name[best[0]]
         note = f"{where} had GPUs {','.join(str(g) for g in range(64) if best[1] >> g & 1)}"
-        yield self._told(start, gpus, got_s[of], best_s[of], ratio, note)
+        yield self._placed_job(start, gpus, got_s[of], best_s[of], ratio, note)
 
-    def _gang(self, start: _JobStart, gpus: int, roomy: Bools | None) -> Iterator[PlacedJob]:
+    def _gang(self, start: _JobStart, gpus: int, has_room: Bools | None) -> Iterator[PlacedJob]:
         """A gang that lies on the fabric worse than it had to, or otherwise than its user asked."""
         cell = self.snapshot.topology.cell
         wrong = list(unmet_topology_requests(self.snapshot, start.row, start.node))
         placed = len(cell) == len(self.free) and bool((cell[start.node] >= 0).all())
-        if roomy is not None and placed:
-            wrong += self._split(start, gpus, roomy)
-        if wrong or (roomy is not None and placed):
+        if has_room is not None and placed:
+            wrong += self._split(start, gpus, has_room)
+        if wrong or (has_room is not None and placed):
             ratio = min((kept for kept, _ in wrong), default=1.0)
-            yield self._told(start, gpus, nan, nan, ratio, "; ".join(note for _, note in wrong))
+            yield self._placed_job(start, gpus, nan, nan, ratio, "; ".join(note for _, note in wrong))
 
     def _split(self, start: _JobStart, gpus: int, allowed: Bools) -> Iterator[tuple[float, str]]:
         """Over several cells though one had room for it all; nothing of a job that asked for smaller segments, or
@@ -181,7 +181,7 @@ class _Moment:
         quality = set_table(self.tables.classes[self.node_class[node]]).quality[mask]
         return float(gb_per_s(quality[1])), float(gb_per_s(quality[2]))
 
-    def _told(
+    def _placed_job(
         self, start: _JobStart, gpus: int, got: float, best: float, ratio: float, note: str = ""
     ) -> PlacedJob:  # fmt: skip
         jobs, names = self.snapshot.jobs, self.snapshot.nodes.name

@@ -116,7 +116,7 @@ class AOnline:
         carry = dict(remembered(jobs, plan)) | {_BATCH: batch}
         notes = (*_notes(snapshot, remaining_s, waits & ~planned), *without_curve(snapshot, waits, self.speeds),
                  *unused_weights(snapshot, self.weights))  # fmt: skip
-        return Ranking(order, why=why, carry=carry, notes=notes, changes=self._wants(snapshot, plan, planned))
+        return Ranking(order, why=why, carry=carry, notes=notes, changes=self._changes(snapshot, plan, planned))
 
     def _over(self, snapshot: Snapshot, plan: dict[str, Floats], waits: Bools, batch: dict[str, float]) -> bool:
         """Whether a new batch begins: somebody waits for one, and the window is over or all of the last batch began."""
@@ -165,7 +165,7 @@ class AOnline:
             used[: math.ceil(min(max(float(remaining_s[row]), slot_s) / slot_s, slots))] += snapshot.jobs.gpus[row]
         return BatchWindow(now_s, slot_s, used, capacity)
 
-    def _wants(self, snapshot: Snapshot, plan: dict[str, Floats], planned: Bools) -> JobChanges | None:
+    def _changes(self, snapshot: Snapshot, plan: dict[str, Floats], planned: Bools) -> JobChanges | None:
         """Sizes of those that wait for their run, and their start if they may not start before."""
         jobs, waits = snapshot.jobs, snapshot.jobs.pending & active(snapshot)
         other = waits & planned & (plan["batch_gpus"] != jobs.gpus)
@@ -185,9 +185,9 @@ class AOnline:
 
 def _batch(carry: Any) -> dict[str, float]:
     """The last window of a carry; one that is over if there is none."""
-    kept = carry.get(_BATCH)
-    if isinstance(kept, dict) and {"length_s", "until_s", "left"} <= set(kept):
-        return {name: float(kept[name]) for name in ("length_s", "until_s", "left")}
+    carried = carry.get(_BATCH)
+    if isinstance(carried, dict) and {"length_s", "until_s", "left"} <= set(carried):
+        return {name: float(carried[name]) for name in ("length_s", "until_s", "left")}
     return {"length_s": 0.0, "until_s": -math.inf, "left": 0.0}
 
 

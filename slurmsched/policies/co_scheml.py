@@ -70,8 +70,8 @@ class CoScheMl:
         order = ordered(snapshot.jobs)
         hints = cache(lambda row: parse_hints(snapshot.jobs.comment[row]))
         host = least_interference(snapshot, order, lambda rows: self._lost(snapshot, rows, hints), self.most)
-        kept = self._kept(snapshot, host, hints)
-        why = {"submit_s": arrival_s(snapshot.jobs), "beside": host, "kept": kept}
+        carried = self._kept(snapshot, host, hints)
+        why = {"submit_s": arrival_s(snapshot.jobs), "beside": host, "kept": carried}
         return Ranking(order, why=why, changes=JobChanges(beside=host))
 
     def _kept(self, snapshot: Snapshot, host: Int64s, hints_of: Callable[[int], Hints]) -> Floats:

@@ -171,5 +171,5 @@ def _notes(
 
 def _begins_s(carry: Any) -> float:
     """When the next round of a carry begins, -infinity without one."""
-    kept = carry.get(_ROUND)
-    return float(kept["begins_s"]) if isinstance(kept, dict) and "begins_s" in kept else -np.inf
+    carried = carry.get(_ROUND)
+    return float(carried["begins_s"]) if isinstance(carried, dict) and "begins_s" in carried else -np.inf

@@ -71,13 +71,13 @@ class Gandiva:
     def rank(self, snapshot: Snapshot) -> Ranking:
         cluster = heterogeneous_cluster(snapshot, self.speeds)
         book = rounds.open_rounds(snapshot, cluster, self.round_s)
-        kept = {KEY: snapshot.carry.get(KEY)}
+        carried = {KEY: snapshot.carry.get(KEY)}
         rules = self._rules()
         if rounds.round_is_over(book, snapshot.now_s, rules):
-            allocate = partial(self._allocation, snapshot, cluster, kept[KEY])
-            kept |= rounds.begin_round(book, snapshot, cluster, rules, allocate, rounds.fastest_first(cluster))
+            allocate = partial(self._allocation, snapshot, cluster, carried[KEY])
+            carried |= rounds.begin_round(book, snapshot, cluster, rules, allocate, rounds.fastest_first(cluster))
         made = rounds.round_ranking(book, snapshot, cluster, self.fill, shares=True)
-        return replace(made, carry={**made.carry, **kept}) if kept[KEY] else made
+        return replace(made, carry={**made.carry, **carried}) if carried[KEY] else made
 
     def _rules(self) -> RoundRules:
         return RoundRules(self.round_s, self.reset_s)

@@ -93,14 +93,14 @@ class GandivaFair:
     def _by_type(self, snapshot: Snapshot) -> Ranking:
         """Rounds that give each job the time on each type that its tickets say after the trades."""
         cluster = heterogeneous_cluster(snapshot, self.speeds)
-        book, kept = rounds.open_rounds(snapshot, cluster, self._round_s), {TRADES: snapshot.carry.get(TRADES)}
+        book, carried = rounds.open_rounds(snapshot, cluster, self._round_s), {TRADES: snapshot.carry.get(TRADES)}
         rules = RoundRules(self._round_s, self.trade_s)
         if rounds.round_is_over(book, snapshot.now_s, rules):
-            kept |= rounds.begin_round(book, snapshot, cluster, rules, partial(self._allocation, snapshot, cluster),
+            carried |= rounds.begin_round(book, snapshot, cluster, rules, partial(self._allocation, snapshot, cluster),
                                  rounds.fastest_first(cluster))  # fmt: skip
-        notes = (str(kept[TRADES]),) if kept[TRADES] else ()
+        notes = (str(carried[TRADES]),) if carried[TRADES] else ()
         made = rounds.round_ranking(book, snapshot, cluster, True, notes)
-        return replace(made, carry={**made.carry, **kept, **tenants(snapshot).carry})
+        return replace(made, carry={**made.carry, **carried, **tenants(snapshot).carry})
 
     @property
     def _round_s(self) -> float:

@@ -136,18 +136,20 @@ class Gavel:
         cluster = heterogeneous_cluster(snapshot, self.speeds)
         book = rounds.open_rounds(snapshot, cluster, self.round_s)
         notes: tuple[str, ...] = ()
-        kept = {key: snapshot.carry[key] for key in (ISOLATED_KEY, *[PAIRS] * self.tell_pairs) if key in snapshot.carry}
+        carried = {
+            key: snapshot.carry[key] for key in (ISOLATED_KEY, *[PAIRS] * self.tell_pairs) if key in snapshot.carry
+        }
         rules = self._rules()
         if rounds.round_is_over(book, snapshot.now_s, rules):
             to_come_s, unknown = remaining_on_reference_s(self.estimator, snapshot, book.done_s)
             notes = unknown if self.objective in ("ftf", "makespan") else ()
-            allocate = partial(self._allocation, snapshot, cluster, to_come_s, kept)
+            allocate = partial(self._allocation, snapshot, cluster, to_come_s, carried)
             queues = self._queues(snapshot, cluster, book)
             rounds.begin_round(book, snapshot, cluster, rules, allocate, queues)
-        notes = (*notes, kept[PAIRS]) if PAIRS in kept else notes
+        notes = (*notes, carried[PAIRS]) if PAIRS in carried else notes
         notes += unused_weights(snapshot, self.weights, [name for name in self.in_turn if name != EVERY])
         made = rounds.round_ranking(book, snapshot, cluster, self.fill, notes, shares=self.space_sharing)
-        return replace(made, carry={**made.carry, **kept}) if kept else made
+        return replace(made, carry={**made.carry, **carried}) if carried else made
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The end of the round [Unix s], infinity without jobs."""

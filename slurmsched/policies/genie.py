@@ -100,14 +100,14 @@ def _free_s(snapshot: Snapshot, cluster: HeterogeneousCluster, estimator: Estima
 
     A run time is counted on the reference type, so that a job is through sooner or later by its speed where it is.
     """
-    jobs, nodes, held, now_s = snapshot.jobs, snapshot.nodes, snapshot.allocations, snapshot.now_s
+    jobs, nodes, allocations, now_s = snapshot.jobs, snapshot.nodes, snapshot.allocations, snapshot.now_s
     column = np.array([cluster.types.index(gpu_type(text)) for text in nodes.gpu_types], np.int64)
     total_s = estimator.estimate(snapshot).total_s
     row_of = {job: row for row, job in enumerate(jobs.job_id.tolist())}
     node_of = nodes.name.rows()
     free_s: list[list[float]] = [[] for _ in cluster.types]
     known = np.zeros(len(nodes), np.int64)
-    for job, name, gpus in zip(held.job_id.tolist(), held.node, held.gpus.tolist(), strict=True):
+    for job, name, gpus in zip(allocations.job_id.tolist(), allocations.node, allocations.gpus.tolist(), strict=True):
         row, node = row_of.get(job), node_of.get(name)
         if row is None or node is None or nodes.closed[node]:
             continue

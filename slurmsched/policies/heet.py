@@ -87,9 +87,9 @@ class Heet:
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         jobs, cluster = snapshot.jobs, heterogeneous_cluster(snapshot, EqualSpeeds())
-        kept = _kept(snapshot)
+        carried = _kept(snapshot)
         samples = take_samples(snapshot, cluster.types, self.serial)
-        held, begun_s = _still(samples, cluster.active), float(kept.get("begun_s", -math.inf))
+        held, begun_s = _still(samples, cluster.active), float(carried.get("begun_s", -math.inf))
         notes: tuple[str, ...] = ()
         if snapshot.now_s >= begun_s + self.round_s - 1e-6 or not held.size.any():
             begun_s, found = snapshot.now_s, self._matched(snapshot, cluster, samples)
@@ -102,7 +102,9 @@ class Heet:
         if missing:
             notes += (f"{pluralize(missing, 'job')} without progress hints: as fast on every GPU type",)
         why = {"in_round": in_round.astype(np.int64), "types_tried": samples.tried, "rounds_waited": waited}
-        return Ranking(ordered(jobs, ~in_round, -waited), why, carry, notes, _wants(held, cluster, jobs.gpus, start_s))
+        return Ranking(
+            ordered(jobs, ~in_round, -waited), why, carry, notes, _changes(held, cluster, jobs.gpus, start_s)
+        )
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """The end of the round [Unix s], infinity without jobs."""
@@ -159,7 +161,7 @@ def _still(samples: SpeedSamples, active: Bools) -> RoundGpus:
     return RoundGpus(np.where(active[:, None], samples.gpus, 0.0), samples.waited, np.where(active, samples.pace, 1.0))
 
 
-def _wants(held: RoundGpus, cluster: HeterogeneousCluster, asked: Int32s, start_s: Floats | None) -> JobChanges:
+def _changes(held: RoundGpus, cluster: HeterogeneousCluster, asked: Int32s, start_s: Floats | None) -> JobChanges:
     """Types and sizes of the jobs of the round. asked: (N,) GPUs."""
     most, several = held.gpus.argmax(axis=1), held.on == SEVERAL
     types = [

@@ -103,13 +103,13 @@ class Lyra:
 
     def _after_return(self, snapshot: Snapshot, who: Bools, lends: Bools) -> Int64s:
         """GPUs of each running job when the lenders have what they need: 0 of one that must leave. (N,)."""
-        jobs, nodes, held, now = snapshot.jobs, snapshot.nodes, AllocatedGpus.of(snapshot), gpus_now(snapshot)
+        jobs, nodes, allocated, now = snapshot.jobs, snapshot.nodes, AllocatedGpus.of(snapshot), gpus_now(snapshot)
         lent = np.flatnonzero(_nodes_of(snapshot, self.lenders) & ~nodes.closed)
         borrowers = np.flatnonzero((now > 0) & who & ~lends)
         if not len(lent) or not len(borrowers):
             return now
-        table = held.table(borrowers, nodes.gpus.astype(np.int64))
-        used = held.table(np.flatnonzero(now > 0), nodes.gpus.astype(np.int64)).sum(axis=0)
+        table = allocated.table(borrowers, nodes.gpus.astype(np.int64))
+        used = allocated.table(np.flatnonzero(now > 0), nodes.gpus.astype(np.int64)).sum(axis=0)
         free = np.maximum(nodes.gpus - np.maximum(used, nodes.gpus_used), 0)[lent].astype(np.int64)
         waiting = np.flatnonzero(lends & jobs.pending)
         waiting = waiting[np.lexsort((jobs.job_id[waiting], -jobs.gpus[waiting]))]

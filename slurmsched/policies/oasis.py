@@ -104,7 +104,7 @@ class Oasis:
         why = {"standing": group, "planned_gpus": gpus, "start_s": start_s, "deadline_s": due_s}
         carry = {_KEY: plans, ORIGIN: origin_s(snapshot)}
         return Ranking(
-            order, why=why, carry=carry, notes=tuple(notes), changes=self._wants(snapshot, group, gpus, start_s)
+            order, why=why, carry=carry, notes=tuple(notes), changes=self._changes(snapshot, group, gpus, start_s)
         )
 
     def _plans(
@@ -112,9 +112,9 @@ class Oasis:
     ) -> tuple[dict[str, list[list[float]]], int]:
         """The plans of active jobs, new ones included, by job; and how many jobs are put off to the next cycle."""
         who = active(snapshot) & np.isfinite(remaining_s)
-        kept = promised(snapshot.carry, _KEY)
+        carried = promised(snapshot.carry, _KEY)
         here = {keys[row] for row in np.flatnonzero(~snapshot.jobs.finished).tolist()}
-        plans = {job: plan for job, plan in kept.items() if job in here}
+        plans = {job: plan for job, plan in carried.items() if job in here}
         order = ordered(snapshot.jobs)
         new = [row for row in order[who[order]].tolist() if keys[row] not in plans]
         if not new:
@@ -149,7 +149,7 @@ class Oasis:
         late = (end_s - due_s) / max(due_s - came_s, 1.0)
         return float(1.0 / (1.0 + np.exp(np.clip(self.steepness * late, -500.0, 500.0))))
 
-    def _wants(self, snapshot: Snapshot, group: Int64s, gpus: Int64s, start_s: Floats) -> JobChanges | None:
+    def _changes(self, snapshot: Snapshot, group: Int64s, gpus: Int64s, start_s: Floats) -> JobChanges | None:
         """Sizes that differ from the request, and the start of each job that must wait."""
         due = (group == NOW) & (gpus != snapshot.jobs.gpus)
         sizes = np.where(due, gpus, 0).astype(np.int32)

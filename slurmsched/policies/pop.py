@@ -75,7 +75,7 @@ class Pop:
         notes = tuple(dict.fromkeys(note for ranking in made for note in ranking.notes))
         rows_of = [rows for rows, _ in parts]
         why, words = _why(rows_of, made), criteria_words(self.of)
-        return Ranking(ordered(snapshot.jobs, place, inner), why, carry, notes, _wants(rows_of, made), words)
+        return Ranking(ordered(snapshot.jobs, place, inner), why, carry, notes, _changes(rows_of, made), words)
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """When the order of a part changes by itself, the earliest of all parts [Unix s]."""
@@ -94,9 +94,9 @@ class Pop:
     def _parts(self, snapshot: Snapshot) -> list[tuple[Int64s, Snapshot]]:
         """Rows and snapshot of each part, as many as there are to be."""
         count = self._count(snapshot)
-        kept = snapshot.carry.get(KEY)
-        carries: Mapping[str, Any] = kept if isinstance(kept, Mapping) else {}
-        lot = _lots(snapshot, count)
+        carried = snapshot.carry.get(KEY)
+        carries: Mapping[str, Any] = carried if isinstance(carried, Mapping) else {}
+        lot = _part_of_job(snapshot, count)
         dealt = _dealt(snapshot, count)
         return [
             (rows, _part(snapshot, rows, dealt[number], carries.get(str(number), {})))
@@ -116,7 +116,7 @@ class Pop:
         return min(parts, 1 << (most.bit_length() - 1))
 
 
-def _lots(snapshot: Snapshot, count: int) -> Int64s:
+def _part_of_job(snapshot: Snapshot, count: int) -> Int64s:
     """The part of each job, drawn by seed and job id. (N,) int64."""
     mixed = (snapshot.jobs.job_id.astype(np.uint64) + np.uint64(snapshot.seed)) * _MIX
     return ((mixed >> np.uint64(33)) % np.uint64(count)).astype(np.int64)
@@ -142,9 +142,9 @@ def _part(snapshot: Snapshot, rows: Int64s, gpus: Int64s, carry: Mapping[str, An
     nodes = snapshot.nodes.take(here)
     nodes = nodes.with_columns(gpus=gpus[here].astype(np.int32),
                                gpus_used=np.minimum(nodes.gpus_used, gpus[here]).astype(np.int32))  # fmt: skip
-    held = snapshot.allocations
+    allocations = snapshot.allocations
     return replace(snapshot, jobs=jobs, nodes=nodes, carry=carry,
-                   allocations=held.take(np.isin(held.job_id, jobs.job_id)))  # fmt: skip
+                   allocations=allocations.take(np.isin(allocations.job_id, jobs.job_id)))  # fmt: skip
 
 
 def _why(rows_of: Sequence[Int64s], made: Sequence[Ranking]) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _why(rows_of: Sequence[Int64s], made: Sequence[Ranking]) -> dict[str, Any]:
     return found
 
 
-def _wants(rows_of: Sequence[Int64s], made: Sequence[Ranking]) -> JobChanges | None:
+def _changes(rows_of: Sequence[Int64s], made: Sequence[Ranking]) -> JobChanges | None:
     """The changes of all parts, by row of the whole; None if there are none."""
     count = sum(len(rows) for rows in rows_of)
     given: dict[str, Any] = {}

@@ -118,13 +118,13 @@ class Shockwave:
 
     def _plan(self, snapshot: Snapshot, active: Bools, work: RemainingWork, fair_s: Floats) -> dict[str, Any]:
         """The rounds from now on: ids of the jobs in each, the present one first."""
-        kept = _kept(snapshot)
+        carried = _kept(snapshot)
         here = sorted(snapshot.jobs.job_id[active].tolist())
-        if kept and kept["jobs"] == here and snapshot.now_s < kept["begun_s"] + (1 - EARLY) * self.round_s:
-            return kept
-        passed = int(kept.get("passed", 0)) + 1 if kept else 0
-        rounds = kept["ids"][1:] if kept else []
-        if kept.get("jobs") != here or passed >= self.again or not rounds:
+        if carried and carried["jobs"] == here and snapshot.now_s < carried["begun_s"] + (1 - EARLY) * self.round_s:
+            return carried
+        passed = int(carried.get("passed", 0)) + 1 if carried else 0
+        rounds = carried["ids"][1:] if carried else []
+        if carried.get("jobs") != here or passed >= self.again or not rounds:
             rounds, passed = self._planned(snapshot, active, work, fair_s), 0
         return {"begun_s": snapshot.now_s, "passed": passed, "jobs": here, "ids": rounds}
 

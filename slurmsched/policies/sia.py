@@ -93,7 +93,7 @@ class Sia:
         carry = {**ranking.carry, **dict(remembered(snapshot.jobs, {ON: on.astype(np.float64)}))}
         on = np.where(before.given > 0, on, -1)
         return replace(
-            ranking, carry={**carry, TYPES: list(kinds.types)}, changes=_wants(ranking.changes, on, kinds.types)
+            ranking, carry={**carry, TYPES: list(kinds.types)}, changes=_changes(ranking.changes, on, kinds.types)
         )
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
@@ -116,11 +116,11 @@ class Sia:
         width = max((len(each.gpus) for each in options), default=0)
         if not width:
             return given, on
-        kept = self._kept(snapshot, before)
+        carried = self._kept(snapshot, before)
         bids, gpus = np.zeros((len(rows), width)), np.zeros((len(rows), width, len(kinds.types)))
         for place, (row, each) in enumerate(zip(rows.tolist(), options, strict=True)):
             same = (each.gpus == now[row]) & (each.column == column[row])
-            bids[place, : len(each.gpus)] = self._bids(each.worth * np.where(same, 1.0, kept[row]))
+            bids[place, : len(each.gpus)] = self._bids(each.worth * np.where(same, 1.0, carried[row]))
             gpus[place, np.arange(len(each.gpus)), each.column] = each.gpus
         found = matched(bids, gpus, kinds.capacity - taken)
         if found is None:
@@ -205,12 +205,12 @@ class _TypedSizes:
 
 def _held_columns(snapshot: Snapshot, kinds: GpuKinds) -> Int64s:
     """Column of the type that each job holds, -1 for none and for several. (N,)."""
-    held = AllocatedGpus.of(snapshot)
-    some = np.flatnonzero(held.count)
-    on = np.full(len(held.count), -1, np.int64)
+    allocated = AllocatedGpus.of(snapshot)
+    some = np.flatnonzero(allocated.count)
+    on = np.full(len(allocated.count), -1, np.int64)
     if len(some):
-        column = kinds.column[held.node]
-        low, high = (each.reduceat(column, held.first[some]) for each in (np.minimum, np.maximum))
+        column = kinds.column[allocated.node]
+        low, high = (each.reduceat(column, allocated.first[some]) for each in (np.minimum, np.maximum))
         on[some] = np.where(low == high, low, -1)
     return on
 
@@ -218,11 +218,11 @@ def _held_columns(snapshot: Snapshot, kinds: GpuKinds) -> Int64s:
 def _staying(snapshot: Snapshot, kinds: GpuKinds) -> tuple[Bools, Floats]:
     """Jobs that hold GPUs on a node that takes no jobs, such as a draining one (N,), and GPUs of each type that these
     hold on other nodes (T,)."""
-    held = AllocatedGpus.of(snapshot)
-    job, closed = np.repeat(np.arange(len(held.count)), held.count), snapshot.nodes.closed[held.node]
-    stays = np.bincount(job, closed, len(held.count)) > 0
-    elsewhere = np.where(stays[job] & ~closed, held.gpus, 0).astype(np.float64)
-    return stays, np.bincount(kinds.column[held.node], elsewhere, len(kinds.types)).astype(np.float64)
+    allocated = AllocatedGpus.of(snapshot)
+    job, closed = np.repeat(np.arange(len(allocated.count)), allocated.count), snapshot.nodes.closed[allocated.node]
+    stays = np.bincount(job, closed, len(allocated.count)) > 0
+    elsewhere = np.where(stays[job] & ~closed, allocated.gpus, 0).astype(np.float64)
+    return stays, np.bincount(kinds.column[allocated.node], elsewhere, len(kinds.types)).astype(np.float64)
 
 
 def _as_before(snapshot: Snapshot, before: SizeRound, on: Int64s, kinds: GpuKinds) -> tuple[Int64s, Int64s]:
@@ -238,7 +238,7 @@ def _types_before(snapshot: Snapshot, types: tuple[str, ...]) -> Int64s:
     return np.nan_to_num(recall(snapshot.jobs, snapshot.carry, (ON,))[ON], nan=-1.0).astype(np.int64)
 
 
-def _wants(sizes: JobChanges | None, on: Int64s, types: tuple[str, ...]) -> JobChanges:
+def _changes(sizes: JobChanges | None, on: Int64s, types: tuple[str, ...]) -> JobChanges:
     """Sizes, and the type of each job that has one. on: (N,)."""
     return replace(
         sizes or JobChanges(), gpu_type=Labels.of([types[column] if column >= 0 else "" for column in on.tolist()])

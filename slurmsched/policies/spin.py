@@ -74,7 +74,7 @@ class Spin:
         kept = kept[np.argsort(jobs.job_id[kept], kind="stable")]
         carry = {AT: at_s, STEP: step_s, "job_id": jobs.job_id[kept].tolist(),
                  "arrival_s": arrival_s(jobs)[kept].tolist(), "slot": start[kept].tolist()}  # fmt: skip
-        changes = None if self.fill else _wants(snapshot, at_s + start * step_s)
+        changes = None if self.fill else _changes(snapshot, at_s + start * step_s)
         return Ranking(ordered(jobs, start), why={"slot": start}, carry=carry, changes=changes)
 
     def _round(self, snapshot: Snapshot) -> tuple[float, float]:
@@ -123,7 +123,7 @@ class Spin:
         return float(ranking.carry[AT]) + self.round_s if waits.any() else math.inf
 
 
-def _wants(snapshot: Snapshot, start_s: Floats) -> JobChanges | None:
+def _changes(snapshot: Snapshot, start_s: Floats) -> JobChanges | None:
     """The start of each job of the plan [Unix s]; who could start and is in no plan has none, until one has it."""
     waits = startable(snapshot) & (snapshot.jobs.gpus > 0)
     return JobChanges(start_s=np.where(waits, start_s, -np.inf)) if waits.any() else None

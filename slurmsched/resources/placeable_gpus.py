@@ -199,13 +199,13 @@ class FreeShares:
         Raises ConfigError for a node of more than 63 GPUs.
         """
         placeable = PlaceableGpus.of(snapshot)
-        held, index = placeable.allocated, np.arange(int(snapshot.nodes.gpus.max(initial=0)))
+        allocated, index = placeable.allocated, np.arange(int(snapshot.nodes.gpus.max(initial=0)))
         free = WHOLE * _bits(placeable.capacity, index)
-        parts = snapshot.jobs.gpu_milli[held.row].astype(np.int64)[:, np.newaxis] * _bits(held.mask, index)
-        np.subtract.at(free, held.node, parts)
+        parts = snapshot.jobs.gpu_milli[allocated.row].astype(np.int64)[:, np.newaxis] * _bits(allocated.mask, index)
+        np.subtract.at(free, allocated.node, parts)
         cpus, memory_mib = placeable.cpus.copy(), placeable.memory_mib.copy()
-        np.subtract.at(cpus, held.node, held.cpus)
-        np.subtract.at(memory_mib, held.node, held.memory_mib)
+        np.subtract.at(cpus, allocated.node, allocated.cpus)
+        np.subtract.at(memory_mib, allocated.node, allocated.memory_mib)
         return cls(np.maximum(free, 0), cpus, memory_mib)
 
 

@@ -61,8 +61,8 @@ def startable(snapshot: Snapshot) -> Bools:
 
 def requested_gpus(snapshot: Snapshot, stands: Int64s) -> Int64s:
     """GPUs each job holds, or asks for if it may start; 0 for the others. (J,) int64. stands: of job_standing."""
-    jobs, held = snapshot.jobs, snapshot.allocations
-    found: Int64s = wanted_of(jobs.job_id, stands, jobs.gpus, held.job_id, allocated_whole_gpus(snapshot))
+    jobs, allocations = snapshot.jobs, snapshot.allocations
+    found: Int64s = wanted_of(jobs.job_id, stands, jobs.gpus, allocations.job_id, allocated_whole_gpus(snapshot))
     return found
 
 

@@ -139,11 +139,11 @@ class HeldGpuRecords:
     def put_spread(self, columns: dict[str, Any]) -> None:
         """Fill the columns of --switches and --segment for the jobs of the last read; -1 if in doubt."""
         ids = np.asarray(columns["job_id"], np.int64)
-        wishes = {job: spread for job, (_, _, spread) in self._known.items() if any(spread)}
-        wishes |= dict.fromkeys(self._doubts, SPREAD_NOT_KNOWN)
+        spreads = {job: spread for job, (_, _, spread) in self._known.items() if any(spread)}
+        spreads |= dict.fromkeys(self._doubts, SPREAD_NOT_KNOWN)
         for place, name in enumerate(("switches", "segment_nodes")):
             columns[name] = np.zeros(len(ids), np.int32)
-            for job, spread in wishes.items():
+            for job, spread in spreads.items():
                 columns[name][ids == job] = spread[place]
 
     def _due(self, job: int) -> bool:

@@ -178,13 +178,13 @@ _Cpus = Mapping[str, int]  # node -> mask of CPUs
 class SelectionRecords:
     """Remembers what each job told, so that a cycle asks for jobs that are new or look otherwise than before.
 
-    read_wish: of a job's id and record. A job whose record is in doubt has no wish, and no CPUs. A change
+    read_request: of a job's id and record. A job whose record is in doubt has no request, and no CPUs. A change
     that squeue does not show, such as another switch count, is found when the job is read again right before it is
     written (Recheck).
     """
 
-    def __init__(self, commands: Commands, read_wish: Callable[[int, JobRecord], JobGpuRequest | None]) -> None:
-        self._commands, self._read_wish = commands, read_wish
+    def __init__(self, commands: Commands, read_request: Callable[[int, JobRecord], JobGpuRequest | None]) -> None:
+        self._commands, self._read_wish = commands, read_request
         self._runs: dict[int, tuple[_Mark, _Cpus]] = {}
         self._waits: dict[int, tuple[_Mark, JobGpuRequest | None]] = {}
 
@@ -213,7 +213,9 @@ class SelectionRecords:
                 self._waits |= {job: (waits[job], None) for job in answer.doubtful & new_waits}
         self._runs = {job: self._runs[job] for job in runs if job in self._runs}
         self._waits = {job: self._waits[job] for job in waits if job in self._waits}
-        return union(cpus for _, cpus in self._runs.values()), tuple(wish for _, wish in self._waits.values() if wish)
+        return union(cpus for _, cpus in self._runs.values()), tuple(
+            gpu_request for _, gpu_request in self._waits.values() if gpu_request
+        )
 
     def forget(self, jobs: Iterable[int]) -> None:
         """Ask for these anew."""
@@ -259,7 +261,7 @@ _BARS = {"Switches": "switches", "SegmentSize": "a segment", "SpreadJob": "sprea
 
 
 class SelectionReader:
-    """Gives snapshots their picking. gres.conf and the nodes' sockets are read at first and again every hour.
+    """Gives snapshots their gpu_selection. gres.conf and the nodes' sockets are read at first and again every hour.
 
     retype: whether requests are to be rewritten; where no node's Types are known a warning says so.
     """
@@ -276,7 +278,7 @@ class SelectionReader:
         self._warning = ""
 
     def __call__(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with its picking; without where no job could be pinned. Raises SlurmError."""
+        """The snapshot with its gpu_selection; without where no job could be pinned. Raises SlurmError."""
         jobs, names = snapshot.jobs, tuple(snapshot.nodes.name)
         if not (jobs.pending & (jobs.gpus > 1)).any():
             return snapshot
@@ -286,10 +288,10 @@ class SelectionReader:
         if self._clock() - self._read_s > RELOAD_S or names != self._names:
             self._kinds, self._warning = self._shapes(snapshot.nodes, snapshot.site)
             self._read_s, self._names = self._clock(), names
-        held, wishes = self._records.read(jobs, cores=any(isinstance(kind, SlurmNode) for kind in self._kinds[0]))
+        held, gpu_requests = self._records.read(jobs, cores=any(isinstance(kind, SlurmNode) for kind in self._kinds[0]))
         more = (f"placement: no job is pinned: {self._warning}",) if self._warning else self._untyped()
-        picking = GpuSelection(*self._kinds, _free_cores(snapshot, held, self._kinds), version, wishes)
-        return replace(snapshot, picking=picking, warnings=(*snapshot.warnings, *more))
+        gpu_selection = GpuSelection(*self._kinds, _free_cores(snapshot, held, self._kinds), version, gpu_requests)
+        return replace(snapshot, gpu_selection=gpu_selection, warnings=(*snapshot.warnings, *more))
 
     def _untyped(self) -> tuple[str, ...]:
         none = self._retype and not any(isinstance(kind, TypedNode) for kind in self._kinds[0])
@@ -350,21 +352,23 @@ def read_gpu_request(job_id: int, record: JobRecord) -> JobGpuRequest | None:
     forms = [(form, entries) for key, form in FORMS.items() if (entries := _gpus(options.get(key, "")))]
     try:
         tasks, cpus = parse_count(found["NumTasks"]), parse_count(found["CPUs/Task"])
-        wish = JobGpuRequest(job_id, time_s(found["SubmitTime"]), "", 0, tasks, cpus,
+        gpu_request = JobGpuRequest(job_id, time_s(found["SubmitTime"]), "", 0, tasks, cpus,
                     _number(found.get("Socks/Node", "")), options.get("GresEnforceBind") == "Yes")  # fmt: skip
     except (KeyError, ValueError, UnreadableError):
         return None
-    if not forms or isnan(wish.submit_s):
+    if not forms or isnan(gpu_request.submit_s):
         return None
     fields = found | record_fields(record.texts.partition(" Licenses=")[0])
-    nodes = _fixed_nodes(found.get("NumNodes", ""), wish.tasks, found.get("ReqTRES") or found.get("TRES", ""))
+    nodes = _fixed_nodes(found.get("NumNodes", ""), gpu_request.tasks, found.get("ReqTRES") or found.get("TRES", ""))
     bars = (*_bars(fields, options, nodes), *(["GPUs in several ways"] if len(forms) > 1 else []))
     form, entries = forms[0]
-    wish = replace(wish, nodes=nodes, whole=_exclusive(fields) != "", even=_even(str(form), fields, nodes))
+    gpu_request = replace(
+        gpu_request, nodes=nodes, whole=_exclusive(fields) != "", even=_even(str(form), fields, nodes)
+    )
     gpus = [entry for entry in entries if entry.kind == "gpu"]
     alone = len(gpus) == sum(entry.kind != "cpu" for entry in entries)
     alone &= not any("gres" in options.get(key, "") for key in FORMS if FORMS[key] != form)
-    return replace(wish, form=str(form), count=count_gpus(gpus), bars=bars, asks=normal_form(gpus), alone=alone)
+    return replace(gpu_request, form=str(form), count=count_gpus(gpus), bars=bars, asks=normal_form(gpus), alone=alone)
 
 
 def _fixed_nodes(text: str, tasks: int, least: str) -> int:
@@ -434,7 +438,7 @@ def _number(text: str) -> int:
 
 
 class MixedGangRequests:
-    """Gives snapshots a picking that knows no node: only how such gangs ask, as far as a node list might break it."""
+    """Gives snapshots a gpu_selection without nodes: only the requests of such gangs that a node list might break."""
 
     def __init__(self, commands: Commands) -> None:
         self._records = SelectionRecords(commands, read_gpu_request)
@@ -445,8 +449,9 @@ class MixedGangRequests:
         gangs = jobs.pending & (jobs.nodes > 1) & (hint_column(jobs, "mixed") == 1)
         if not gangs.any():
             return snapshot
-        _, wishes = self._records.read(jobs, cores=False, among=gangs)
+        _, gpu_requests = self._records.read(jobs, cores=False, among=gangs)
         unknown = frozen(np.full(nodes, -1), np.int64)
         return replace(
-            snapshot, picking=GpuSelection((), unknown, ((),) * nodes, known_version(snapshot.site)[0], wishes)
+            snapshot,
+            gpu_selection=GpuSelection((), unknown, ((),) * nodes, known_version(snapshot.site)[0], gpu_requests),
         )

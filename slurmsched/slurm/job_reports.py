@@ -163,7 +163,7 @@ def _fault(job_id: int, why: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class JobWants:
+class RunningJobRequest:
     """What is wanted of a running job, at its own pace. gpus: 0 = no other size. checkpoint_s: asked for then [Unix s],
     0 = not. stop: what it does is of no use any more. run: how often it had been restarted when another size was asked
     of it; the next run does not see that request. -1 = any."""
@@ -186,16 +186,16 @@ class JobWants:
         return self.gpus > 0 and self.run in (-1, restarts)
 
 
-def read_wants(folder: Path, job_id: int) -> JobWants:
+def read_job_request(folder: Path, job_id: int) -> RunningJobRequest:
     """What is wanted of a job; nothing where there is no file. Raises InputError."""
     path = folder / WANTS / str(job_id)
     try:
         found = dict(_pairs(path.read_text(encoding="ascii", errors="replace")))
         numbers = (int(found.get(key, default)) for key, default in (("gpus", 0), ("checkpoint", 0), ("run", -1)))
         gpus, checkpoint_s, run = numbers
-        return JobWants(gpus, checkpoint_s, found.get("stop") == "yes", run)
+        return RunningJobRequest(gpus, checkpoint_s, found.get("stop") == "yes", run)
     except FileNotFoundError:
-        return JobWants()
+        return RunningJobRequest()
     except (OSError, ValueError) as error:
         raise InputError(f"cannot be read: {error}; remove it", source=str(path)) from error
 
@@ -211,7 +211,7 @@ def with_asked_sizes(folder: Path, snapshot: Snapshot) -> Snapshot:
     for row in _readers(jobs):
         if int(jobs.job_id[row]) in there:
             try:
-                asked = read_wants(folder, int(jobs.job_id[row]))
+                asked = read_job_request(folder, int(jobs.job_id[row]))
             except InputError as error:
                 faults.append(str(error))
                 continue
@@ -228,11 +228,11 @@ def ask_size(folder: Path | None, action: AskSize) -> None:
     folder: None = there is none.
     """
     if folder is not None:
-        before = read_wants(folder, action.job_id)
-        write_wants(folder, {action.job_id: replace(before, gpus=action.gpus, run=action.restarts)})
+        before = read_job_request(folder, action.job_id)
+        write_job_requests(folder, {action.job_id: replace(before, gpus=action.gpus, run=action.restarts)})
 
 
-def forget_wants(folder: Path | None, jobs: Jobs) -> None:
+def forget_job_requests(folder: Path | None, jobs: Jobs) -> None:
     """Remove requests that no longer count.
 
     These are the requests of jobs that Slurm no longer shows, since an id may come again. They are also the sizes that
@@ -247,9 +247,9 @@ def forget_wants(folder: Path | None, jobs: Jobs) -> None:
             if (row := jobs.row_of(job)) < 0:
                 (folder / WANTS / str(job)).unlink(missing_ok=True)
                 continue
-            asked = read_wants(folder, job)
+            asked = read_job_request(folder, job)
             if jobs.running[row] and asked.gpus and not asked.of_run(int(jobs.restarts[row])):
-                write_wants(folder, {job: replace(asked, gpus=0)})
+                write_job_requests(folder, {job: replace(asked, gpus=0)})
 
 
 def _numbered(folder: Path) -> set[int]:
@@ -265,7 +265,7 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
         yield key, value
 
 
-def write_wants(folder: Path, requests: Mapping[int, JobWants]) -> None:
+def write_job_requests(folder: Path, requests: Mapping[int, RunningJobRequest]) -> None:
     """Put the files of these jobs in place, whole or not at all; that of a job of which nothing is wanted goes.
 
     Raises InputError where the folder cannot be written.

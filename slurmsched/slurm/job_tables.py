@@ -162,27 +162,27 @@ def _entries(parts: Iterable[tuple[str, str]]) -> Iterable[tuple[str, Gres]]:
             yield from ((node, entry) for entry in entries)
 
 
-def with_held(nodes: Nodes, held: Allocations, *, exact: bool = True) -> Nodes:
+def with_held(nodes: Nodes, allocations: Allocations, *, exact: bool = True) -> Nodes:
     """The nodes, each with at least as many GPUs in use as jobs hold there. Slurm's two answers may differ.
 
-    held: what each job holds on each node.
+    allocations: what each job holds on each node.
     exact: whether Slurm shows that for each node. If not, jobs on several nodes are left out, since only their sum is
         known.
     """
     at = nodes.name.rows()
-    rows = held.node.map(lambda name: at.get(name, -1), np.int64)
-    known = (rows >= 0) & ~held.gpu_type.map(is_mig, np.bool_)
+    rows = allocations.node.map(lambda name: at.get(name, -1), np.int64)
+    known = (rows >= 0) & ~allocations.gpu_type.map(is_mig, np.bool_)
     if not exact:
-        job, parts = np.unique(held.job_id, return_inverse=True)
+        job, parts = np.unique(allocations.job_id, return_inverse=True)
         known &= (np.bincount(parts, minlength=len(job)) == 1)[parts]
-    counts = np.bincount(rows[known], held.gpus[known], len(nodes)).astype(np.int64)
+    counts = np.bincount(rows[known], allocations.gpus[known], len(nodes)).astype(np.int64)
     more = np.flatnonzero((counts > nodes.gpus_used) & ~nodes.gpus_unread).tolist()
     if not more:
         return nodes
     used, masks = nodes.gpus_used.copy(), nodes.gpu_mask_used.copy()
     used[more] = np.minimum(counts, nodes.gpus)[more]
     for row in more:
-        masks[row] |= int(np.bitwise_or.reduce(held.gpu_mask[known & (rows == row)]))
+        masks[row] |= int(np.bitwise_or.reduce(allocations.gpu_mask[known & (rows == row)]))
     return nodes.with_columns(gpus_used=used, gpu_mask_used=masks)
 
 

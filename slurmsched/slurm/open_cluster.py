@@ -17,7 +17,7 @@ from slurmsched.slurm.accounting import earlier_runs
 from slurmsched.slurm.cluster_state import SprioUse
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.job_options import ExclusiveJobs, SpreadRequests
-from slurmsched.slurm.job_reports import ReportReader, ask_size, forget_wants, with_asked_sizes
+from slurmsched.slurm.job_reports import ReportReader, ask_size, forget_job_requests, with_asked_sizes
 from slurmsched.slurm.live_cluster import LiveCluster, OperationInputs, SendCheck
 from slurmsched.slurm.reader import open_commands, open_reader
 from slurmsched.slurm.recheck import Recheck
@@ -59,7 +59,7 @@ def open_live(
         guard=SendCheck(config.cycle.stop_file if heed_stop else None, lead.lease if lead else None),
         earlier_runs=partial(earlier_runs, commands),
         wiring=_tables(config, commands) if heed_stop else _asked(folder),
-        forget=partial(forget_wants, folder),
+        forget=partial(forget_job_requests, folder),
     )
 
 

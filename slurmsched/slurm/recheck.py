@@ -126,12 +126,12 @@ class Recheck:
 
         few = sorted({action.job_id for action in actions})
         answer = ask_jobs(self._commands, self._names(few), ONE_AS_MANY * len(few), MOST_SINGLY)
-        wishes = {job: read_gpu_request(job, record) for job, record in answer.records.items()}
+        gpu_requests = {job: read_gpu_request(job, record) for job, record in answer.records.items()}
         rewritten = {action.job_id for action in actions if isinstance(action, SetGpuRequest)}
         lists = {action.job_id: action for action in actions if isinstance(action, SetNodeList)}
         resized = {action.job_id: action for action in actions if isinstance(action, SetSize)}
-        bars = {job: _bars(wish, rewritten, lists.get(job), resized.get(job)) if (wish := wishes.get(job)) else UNREAD
-                for job in few}  # fmt: skip
+        bars = {job: UNREAD if request is None else _bars(request, rewritten, lists.get(job), resized.get(job))
+                for job in few for request in (gpu_requests.get(job),)}  # fmt: skip
         bars |= {job: (*bars[job], *_node_bars(answer.records[job], action)) for job, action in resized.items()
                  if job in answer.records and bars[job] != UNREAD}  # fmt: skip
         numbers = {action.job_id for action in actions if isinstance(action, SetCpus)}
@@ -206,21 +206,22 @@ def _put(table: T, key: str, fresh: T, names: Sequence[str]) -> T:
 
 
 def _bars(
-    wish: JobGpuRequest, rewritten: Container[int], given: SetNodeList | None, size: SetSize | None = None
+    gpu_request: JobGpuRequest, rewritten: Container[int], given: SetNodeList | None, size: SetSize | None = None
 ) -> tuple[str, ...]:
     """What keeps its job from a list or a request. A list of fewer nodes than it gets would shrink it if it starts
     right then. A request of ours takes the place of all that it asks by node."""
     from slurmsched.slurm.cons_tres import UNFIXED
 
-    if given is not None and len(expand_hostlist(given.new)) != wish.nodes:
-        return (f"{wish.nodes} nodes" if wish.nodes else UNFIXED,)
-    bars = tuple(bar for bar in wish.bars if bar != UNFIXED)  # of a list alone, which is that of `given`
-    if wish.job_id not in rewritten:
+    if given is not None and len(expand_hostlist(given.new)) != gpu_request.nodes:
+        return (f"{gpu_request.nodes} nodes" if gpu_request.nodes else UNFIXED,)
+    bars = tuple(bar for bar in gpu_request.bars if bar != UNFIXED)  # of a list alone, which is that of `given`
+    if gpu_request.job_id not in rewritten:
         return bars if given is None or given.picked else ()
     said = {
-        f"GPUs in another way than by {size.by if size else 'node'}": wish.form != _FORMS[size.by if size else "node"],
-        "other GRES beside GPUs": not wish.alone,
-        "GPUs near its cores": wish.bound,
+        f"GPUs in another way than by {size.by if size else 'node'}": gpu_request.form
+        != _FORMS[size.by if size else "node"],
+        "other GRES beside GPUs": not gpu_request.alone,
+        "GPUs near its cores": gpu_request.bound,
     }
     return (*bars, *(words for words, bars in said.items() if bars))
 

@@ -144,19 +144,26 @@ def _node(row: Row) -> dict[str, Any]:
     return {"partitions": PARTITION, **row, **({"state": int(node_state(state))} if isinstance(state, str) else {})}
 
 
-def _used(nodes: Nodes, held: Allocations, submitted: Jobs) -> Nodes:
+def _used(nodes: Nodes, allocations: Allocations, submitted: Jobs) -> Nodes:
     """The nodes with the GPUs that are held counted as used, also in part; MIG devices are none."""
     row = {name: i for i, name in enumerate(nodes.name)}
     used, mask = nodes.gpus_used.copy(), nodes.gpu_mask_used.copy()
     parts = set(submitted.job_id[submitted.gpu_milli < 1000].tolist())
-    columns = zip(held.job_id.tolist(), held.node, held.gpu_type, held.gpus, held.gpu_mask.tolist(), strict=True)
+    columns = zip(
+        allocations.job_id.tolist(),
+        allocations.node,
+        allocations.gpu_type,
+        allocations.gpus,
+        allocations.gpu_mask.tolist(),
+        strict=True,
+    )
     for job_id, name, gpu_type, gpus, gpu_mask in columns:
         if is_mig(gpu_type):
             continue
         n = row[name]
         used[n] += (gpu_mask & ~int(mask[n])).bit_count() if job_id in parts else gpus
         mask[n] |= gpu_mask
-    return nodes.with_columns(gpus_used=used, gpu_mask_used=mask) if len(held) else nodes
+    return nodes.with_columns(gpus_used=used, gpu_mask_used=mask) if len(allocations) else nodes
 
 
 def _table(kind: type[T], rows: Sequence[Row]) -> T:

@@ -127,8 +127,11 @@ def _check_capacity(made: Assignments, given: Snapshot) -> None:
 def _check_stays(made: Assignments, given: Snapshot) -> None:
     if not len(made.gpu_mask):
         return
-    held = given.allocations
-    had = {(int(job), name): int(mask) for job, name, mask in zip(held.job_id, held.node, held.gpu_mask, strict=True)}
+    allocations = given.allocations
+    had = {
+        (int(job), name): int(mask)
+        for job, name, mask in zip(allocations.job_id, allocations.node, allocations.gpu_mask, strict=True)
+    }
     runs = holding(given.jobs)
     for row, first, count in zip(made.rows.tolist(), made.first.tolist(), made.count.tolist(), strict=True):
         job = int(given.jobs.job_id[row])

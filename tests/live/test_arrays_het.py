@@ -99,7 +99,7 @@ def test_array__a_nice_that_its_user_set_on_one_task(closed):
 
 
 def test_array__task_requeued_between_cycles(site):
-    """It waits again with what its array got, which is not its user's wish."""
+    """It waits again with what its array got, which is not what its user asked for."""
     site.configure(policy=SRSF)
     long = submit("bob", 1, "--time=600", "--hold")
     array = submit("alice", 8, "--array=0-5", "--nice=3", "--time=5", script=BUSY)

@@ -331,13 +331,13 @@ def test_texts__of_other_commands(version: str, tmp_path: Path) -> None:
     for job, record in list(job_records(answer(version, "details.txt")))[::8]:
         name = record.partition("JobName=")[2].partition(" ")[0]
 
-        def wish(given: str, job: int = job, name: str = name) -> None:
+        def gpu_request(given: str, job: int = job, name: str = name) -> None:
             made = read_record(given, name)
             if made is not None:
                 read_gpu_request(job, made)
                 assert len(made.spread) == 2
 
-        fuzz(record, wish)
+        fuzz(record, gpu_request)
 
 
 SMALL: dict[str, tuple[tuple[str, ...], Callable[[str], object]]] = {

@@ -109,6 +109,6 @@ def test_mixed__gangs_are_whole_and_no_gpu_is_held_twice(placement: Placement, t
     """By type too; every job ends with its whole work done, however its types change."""
     cluster = Once(trace, HARDWARE, RecordedSpeed())
     replay_events(cluster, Checked(DirectPlanner(Parts(seed), placement)), CarryStore())
-    np.testing.assert_allclose(cluster.work_s(), cluster.cast.duration_s, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(cluster.work_s(), cluster.job_arrays.duration_s, rtol=1e-6, atol=1e-6)
     assert cluster.outcomes().job_id.tolist() == trace.job_id.tolist()
     assert cluster.free == 24

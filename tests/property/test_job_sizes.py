@@ -32,7 +32,7 @@ from slurmsched.model.columns import Labels
 from slurmsched.model.gpu_selection import counted
 from slurmsched.model.ordering import ordered
 from slurmsched.planning.gate import CurrentJob, GateContext, GateTime, refusal
-from slurmsched.planning.job_overrides import NODE_LIST_FIELDS, SIZE_FIELDS, given_back
+from slurmsched.planning.job_overrides import NODE_LIST_FIELDS, SIZE_FIELDS, restore_proposal
 from slurmsched.planning.planner import Planner
 from slurmsched.slurm.recorder import OverrideRecorder
 from slurmsched.testing import snapshot
@@ -142,7 +142,7 @@ def test_sizes__undo_gives_a_job_what_its_user_asked_for(cycles: list[tuple[int,
                 step for step in plan.actions if isinstance(step, SetNodeList | SetGpuRequest)
             ]
             world.cycle(plan, trouble)
-        back = given_back(world.seen(), (*NODE_LIST_FIELDS, *SIZE_FIELDS), "undo")
+        back = restore_proposal(world.seen(), (*NODE_LIST_FIELDS, *SIZE_FIELDS), "undo")
         world.cycle(Plan(actions=back.actions, overrides=back.overrides), "")
         assert (world.request, world.nodes) == (world.own, "")
         assert not [pin for pin in world.pinning.known if pin.open]

@@ -89,7 +89,7 @@ def test_physics__conserves_work_and_holds_no_gpu_twice(
     replay_events(cluster, Masks(placement, seed), CarryStore())
     done = cluster.outcomes()
     assert done.job_id.tolist() == trace.job_id.tolist()
-    np.testing.assert_allclose(cluster.work_s(), cluster.cast.duration_s, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(cluster.work_s(), cluster.job_arrays.duration_s, rtol=1e-6, atol=1e-6)
     assert (done.executed_s >= done.useful_s * (1 - 1e-9)).all()
     times, busy, _ = cluster.history.steps()
     np.testing.assert_allclose((np.diff(times) * busy[:-1]).sum(), (trace.gpus * done.executed_s).sum())
@@ -171,7 +171,7 @@ def test_sizes__conserve_work_and_count_what_is_held(trace: Trace, serial: float
     attained service is the GPU time that was held."""
     cluster = Watched(elastic(trace), HARDWARE, AmdahlSpeed(serial=serial))
     replay_events(cluster, DirectPlanner(AnySize(seed), Consolidated(), "skip"), CarryStore())
-    np.testing.assert_allclose(cluster.work_s(), cluster.cast.duration_s, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(cluster.work_s(), cluster.job_arrays.duration_s, rtol=1e-6, atol=1e-6)
     times, busy, _ = cluster.history.steps()
     assert (busy <= 16).all()
     rows = np.arange(len(trace))

@@ -104,7 +104,7 @@ def test_sharing__conserves_work_and_holds_what_is_counted(placement: Placement,
     most = 2 + seed % 3
     cluster = Counted(trace, HARDWARE, Crowded(most=most))
     replay_events(cluster, DirectPlanner(Couples(seed, most), placement), CarryStore())
-    np.testing.assert_allclose(cluster.work_s(), cluster.cast.duration_s, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(cluster.work_s(), cluster.job_arrays.duration_s, rtol=1e-6, atol=1e-6)
     done = cluster.outcomes()
     assert (done.executed_s >= done.useful_s * (1 - 1e-9)).all()
     assert cluster.free == 16

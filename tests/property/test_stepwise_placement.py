@@ -17,7 +17,7 @@ from slurmsched.placements.linked import Linked
 from slurmsched.placements.stepwise_placement import GangPlacement
 from slurmsched.planning.node_lists.node_list_lever import node_lists
 from slurmsched.protocols import Placement
-from tests.unit.planning.node_lists.node_list_cases import cluster, on_fabric, wait, wish
+from tests.unit.planning.node_lists.node_list_cases import cluster, gpu_request, on_fabric, wait
 
 STATES = ["IDLE"] * 3 + ["MIXED"] * 3 + ["IDLE+DRAIN", "IDLE+POWERED_DOWN", "IDLE+REBOOT_ISSUED+REBOOT_RESUME"]
 LEAVES = "SwitchName=top Switches=a,b\nSwitchName=a Nodes=n1,n3,n5\nSwitchName=b Nodes=n2,n4\n"
@@ -39,7 +39,7 @@ class WholePlace:
 def jobs_on_clusters(draw: st.DrawFn) -> Snapshot:
     """Up to five nodes in any state, some without GPU indices, little memory and few CPUs; up to eight waiting jobs."""
     free = draw(st.lists(st.sets(st.integers(0, 7), min_size=4), min_size=3, max_size=5))
-    jobs, wishes = list[dict[str, Any]](), []
+    jobs, gpu_requests = list[dict[str, Any]](), []
     for job_id in range(1, draw(st.integers(2, 8)) + 1):
         kind, gpus = draw(st.sampled_from(KINDS)), draw(st.sampled_from([1, 1, 2, 2, 3, 4]))
         count = draw(st.integers(2, 3)) if "gang" in kind else 1
@@ -48,8 +48,8 @@ def jobs_on_clusters(draw: st.DrawFn) -> Snapshot:
         row = {"nodes": count, "gpu_request": f"gpu:{gpus}", "exclusive": kind == "whole", **beside}
         jobs.append(wait(job_id, gpus * count, comment, **row))
         asks = {"tasks": count, "nodes": count, "cpus_per_task": 1, "whole": kind == "whole"}
-        wishes.append(wish(job_id, gpus, **asks))
-    made = on_fabric(cluster(jobs, [sorted(one) for one in free], wishes), LEAVES)
+        gpu_requests.append(gpu_request(job_id, gpus, **asks))
+    made = on_fabric(cluster(jobs, [sorted(one) for one in free], gpu_requests), LEAVES)
     nodes, rows = made.nodes, len(free)
     blind = np.array(draw(st.lists(st.booleans(), min_size=rows, max_size=rows)))
     states = [int(node_state(draw(st.sampled_from(STATES)))) for _ in range(rows)]

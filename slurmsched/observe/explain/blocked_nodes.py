@@ -23,15 +23,18 @@ SentenceAndChanges = tuple[str, tuple[str, ...]]  # because, and what would chan
 
 @dataclass(frozen=True, slots=True)
 class BlockedJob:
-    """One job. limits: those of the kind that blocks. rivals: rows of jobs that Slurm ranks before it, that may start
-    and compete for its nodes."""
+    """One job.
+
+    limits: those of the kind that blocks.
+    competitors: rows of jobs that Slurm ranks before it, that may start and compete for its nodes.
+    """
 
     snapshot: Snapshot
     row: int
     reason: Reason
     details: JobDetails
     limits: tuple[LimitValue, ...] = ()
-    rivals: tuple[int, ...] = ()
+    competitors: tuple[int, ...] = ()
 
     @property
     def job_id(self) -> int:

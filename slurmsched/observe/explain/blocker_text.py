@@ -56,12 +56,12 @@ _PLAIN: dict[Blocker, tuple[str, ...]] = {
 
 
 def _others_first(case: BlockedJob) -> SentenceAndChanges:
-    return _rivals(case) or "Others in its partition go first.", ()
+    return _competitors(case) or "Others in its partition go first.", ()
 
 
 def _resources(case: BlockedJob) -> SentenceAndChanges:
-    rivals = _rivals(case)
-    return "The nodes, GPUs, CPUs or memory it asks for are not free yet." + f" {rivals}" * bool(rivals), ()
+    competitors = _competitors(case)
+    return "The nodes, GPUs, CPUs or memory it asks for are not free yet." + f" {competitors}" * bool(competitors), ()
 
 
 def _constraints(case: BlockedJob) -> SentenceAndChanges:
@@ -86,9 +86,9 @@ def _not_tried(case: BlockedJob) -> SentenceAndChanges:
     return "Slurm has not looked at it yet.", ()
 
 
-def _rivals(case: BlockedJob) -> str:
+def _competitors(case: BlockedJob) -> str:
     """That Slurm ranks others before it; "" if there is none of them."""
-    jobs, rows = case.snapshot.jobs, list(case.rivals)
+    jobs, rows = case.snapshot.jobs, list(case.competitors)
     if not rows:
         return ""
     gpus = pluralize(int((jobs.gpus[rows] * np.maximum(jobs.array_tasks[rows], 1)).sum()), "GPU")

@@ -88,14 +88,14 @@ def explain(
     move: see Explanation. lever: the lever's kind. Pure."""
     jobs = snapshot.jobs
     waits = bool(jobs.pending[row])
-    rivals = competitors_before(snapshot, None, row, details) if waits else []
+    competitors = competitors_before(snapshot, None, row, details) if waits else []
     reason = _blocker(snapshot, row, details)
-    reason = _judged(snapshot, row, details, reason, bool(rivals)) if waits else reason
+    reason = _judged(snapshot, row, details, reason, bool(competitors)) if waits else reason
     limits = limit_values(reason.limit, details.limits, job_needs(snapshot, row)) if reason.limit else ()
-    case = BlockedJob(snapshot, row, reason, details, limits, tuple(rivals))
+    case = BlockedJob(snapshot, row, reason, details, limits, tuple(competitors))
     because, changes = _causes(case)
     ranking = None if plan is None else plan.ranking
-    first = rivals if ranking is None or not waits else competitors_before(snapshot, ranking, row, details)
+    first = competitors if ranking is None or not waits else competitors_before(snapshot, ranking, row, details)
     ahead = queue_position(snapshot, plan, row, first) if waits else None
     kept = kept_nodes(snapshot, row, details) if waits else ()
     return Explanation(
@@ -207,10 +207,10 @@ def _blocker(snapshot: Snapshot, row: int, details: JobDetails) -> Reason:
     return reason
 
 
-def _judged(snapshot: Snapshot, row: int, details: JobDetails, reason: Reason, rivals: bool) -> Reason:
+def _judged(snapshot: Snapshot, row: int, details: JobDetails, reason: Reason, competitors: bool) -> Reason:
     """What the nodes say of a job that waits for its turn or for nodes. Slurm tells only which of its checks was last.
 
-    rivals: whether Slurm ranks others before it that may start on its nodes.
+    competitors: whether Slurm ranks others before it that may start on its nodes.
     """
     if reason.blocker not in BY_NODES or not len(snapshot.nodes):
         return reason
@@ -221,7 +221,7 @@ def _judged(snapshot: Snapshot, row: int, details: JobDetails, reason: Reason, r
         return replace(reason, blocker=Blocker.NODES)
     if not check.enough(*_HELD):
         return replace(reason, blocker=_reserving(check))
-    if reason.blocker is not Blocker.PRIORITY or rivals or _hidden(snapshot):
+    if reason.blocker is not Blocker.PRIORITY or competitors or _hidden(snapshot):
         return reason
     return replace(reason, blocker=Blocker.NOT_TRIED if check.enough() else Blocker.RESOURCES)
 

@@ -86,11 +86,13 @@ def queue_position(snapshot: Snapshot, plan: Plan | None, row: int, rows: list[i
     gpus = int((jobs.gpus[rows] * np.maximum(jobs.array_tasks[rows], 1)).sum())
     by, why = "priority" if ranking is None else "policy", _why(snapshot, ranking, row)
     first = tuple(_other(snapshot, ranking, one, why) for one in rows[:SHOWN])
-    sentence = _told(by, rank, len(all_rows), len(rows), gpus, why, _words(ranking)) + _fixed(snapshot, row)
+    sentence = _position_text(by, rank, len(all_rows), len(rows), gpus, why, _words(ranking)) + _fixed(snapshot, row)
     return QueuePosition(by, rank, len(all_rows), len(rows), gpus, why, sentence, first)
 
 
-def _told(by: str, rank: int, of: int, jobs: int, gpus: int, why: Mapping[str, Any], words: Mapping[str, str]) -> str:
+def _position_text(
+    by: str, rank: int, of: int, jobs: int, gpus: int, why: Mapping[str, Any], words: Mapping[str, str]
+) -> str:
     order = "the policy's order" if by == "policy" else "Slurm's priority"
     compete = f"{pluralize(jobs, 'job')} before it {'competes' if jobs == 1 else 'compete'} for its nodes and may start"
     asks = f", for {pluralize(gpus, 'GPU')}" if jobs else ""

@@ -45,12 +45,12 @@ def starts_by_plan(snapshot: Snapshot, before: Sequence[int], row: int, details:
     gpu_type = one_type(snapshot, row)
     starts_s = [
         _turn(GpuTimeline.of(snapshot, details.reservations, gpu_type), jobs_before, own)
-        for jobs_before in ((), _rivals(queue, own))
+        for jobs_before in ((), _competitors(queue, own))
     ]
     return starts_s[0], starts_s[1]
 
 
-def _rivals(before: Sequence[TimelineJob], own: TimelineJob) -> list[TimelineJob]:
+def _competitors(before: Sequence[TimelineJob], own: TimelineJob) -> list[TimelineJob]:
     """Those that may have a node that it may have, or one of another rival after them: others it passes by backfill."""
     found, contested = list[TimelineJob](), own.may
     for one in reversed(before):

@@ -82,11 +82,11 @@ def _stranded(snapshot: Snapshot, row: int, no_cpu: Bools, no_memory: Bools, job
 
 
 def _holders_on_node(snapshot: Snapshot, row: int, jobs: Sequence[int]) -> Iterator[StrandedHolder]:
-    held, table = snapshot.allocations, snapshot.jobs
+    allocations, table = snapshot.allocations, snapshot.jobs
     here = node_rows(snapshot) == row
     for job in jobs:
         share = max(int(table.nodes[job]), 1)
-        gpus = int(held.gpus[here & (held.job_id == table.job_id[job])].sum())
+        gpus = int(allocations.gpus[here & (allocations.job_id == table.job_id[job])].sum())
         yield StrandedHolder(
             int(table.job_id[job]), table.user[job], table.cpus[job] / share, table.memory_mib[job] / share, gpus
         )
@@ -337,10 +337,12 @@ def _gpus(
 
 def _holders(snapshot: Snapshot) -> dict[int, dict[int, tuple[int, str]]]:
     """Job and user by row of the node and index of the GPU."""
-    held, jobs = snapshot.allocations, snapshot.jobs
+    allocations, jobs = snapshot.allocations, snapshot.jobs
     users = dict(zip(jobs.job_id.tolist(), jobs.user, strict=True))
     found: dict[int, dict[int, tuple[int, str]]] = {}
-    for row, job, mask in zip(node_rows(snapshot).tolist(), held.job_id.tolist(), held.gpu_mask.tolist(), strict=True):
+    for row, job, mask in zip(
+        node_rows(snapshot).tolist(), allocations.job_id.tolist(), allocations.gpu_mask.tolist(), strict=True
+    ):
         found.setdefault(row, {}).update({index: (job, users.get(job, "")) for index in _bits(mask)})
     return found
 

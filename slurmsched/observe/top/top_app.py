@@ -235,7 +235,7 @@ class TopApp(App[None]):
         self.query_one(f"#{self.query_one('#views', ContentSwitcher).current}").focus()
 
     @on(Input.Submitted)
-    def _told(self, event: Input.Submitted) -> None:
+    def _filter_entered(self, event: Input.Submitted) -> None:
         self.action_close()
         if self._asked == "filter":
             self.wanted = event.value.strip()

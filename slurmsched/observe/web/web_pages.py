@@ -78,15 +78,15 @@ class WebPages:
             return None
         shown = self._shown
         if shown is None:
-            return _told(name, as_json, None, NOTHING, 503)
+            return _response(name, as_json, None, NOTHING, 503)
         frame = shown.frame
         if name == NOW:
             return HttpResponse(dumped(frame.head), JSON)
         if frame.private and name not in NAMELESS:
-            return _told(name, as_json, frame, PRIVATE, 403)
+            return _response(name, as_json, frame, PRIVATE, 403)
         query, responses = _single(asked.query), shown.responses
         if query is None:
-            return _told(name, as_json, frame, f"More than {MOST_FIELDS} fields in a query.", 400)
+            return _response(name, as_json, frame, f"More than {MOST_FIELDS} fields in a query.", 400)
         if query or name == "job":
             return _found(name, as_json, shown, query)
         if (name, as_json) not in responses:
@@ -102,7 +102,7 @@ def _found(name: str, as_json: bool, shown: _Shown, query: dict[str, str]) -> Ht
     if made is None:
         wanted = query.get("id", "")
         text = f"Slurm has no job {wanted} in its queue." if wanted else "Which job? Give its id."
-        return _told(name, as_json, frame, text, 404 if wanted else 200)
+        return _response(name, as_json, frame, text, 404 if wanted else 200)
     if as_json:
         return HttpResponse(dumped(made), JSON)
     return HttpResponse(_rendered(name, frame, made, query).encode("utf-8", "replace"), HTML)
@@ -129,7 +129,7 @@ def dumped(value: Any) -> bytes:
     )
 
 
-def _told(name: str, as_json: bool, frame: Frame | None, text: str, status: int) -> HttpResponse:
+def _response(name: str, as_json: bool, frame: Frame | None, text: str, status: int) -> HttpResponse:
     if as_json:
         return HttpResponse(dumped({"message": text}), JSON, status)
     page = _rendered(name, frame, None, {}, message=text)

@@ -60,7 +60,7 @@ class SelectedGpus:
 class NodeSelectionState(NamedTuple):
     """The state of one node on which Slurm's pick depends.
 
-    kind: row of picking.kinds, -1 = not known. The others: see SelectionState.
+    kind: row of gpu_selection.kinds, -1 = not known. The others: see SelectionState.
     """
 
     kind: int
@@ -80,7 +80,7 @@ class SelectionState:
     alike: (N,) row of `states` of each node. Nodes that are alike in all that counts are worked out once.
     """
 
-    picking: GpuSelection
+    gpu_selection: GpuSelection
     tables: ClassTables
     rank: Int64s
     free: Int64s
@@ -94,7 +94,7 @@ class SelectionState:
     _known: dict[tuple[JobGpuRequest, int], dict[int, SelectedGpus]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        columns = (self.picking.node_kind.tolist(), self.node_class.tolist(), self.free.tolist(), self.cores)
+        columns = (self.gpu_selection.node_kind.tolist(), self.node_class.tolist(), self.free.tolist(), self.cores)
         each = list(zip(*columns, strict=True))
         self.states = [NodeSelectionState(*state) for state in dict.fromkeys(each)]
         self._code = {state: code for code, state in enumerate(self.states)}
@@ -102,17 +102,22 @@ class SelectionState:
 
     @classmethod
     def of(
-        cls, snapshot: Snapshot, picking: GpuSelection, *, retype: bool = False, placeable: PlaceableGpus | None = None
+        cls,
+        snapshot: Snapshot,
+        gpu_selection: GpuSelection,
+        *,
+        retype: bool = False,
+        placeable: PlaceableGpus | None = None,
     ) -> SelectionState:
-        """Of a snapshot whose picking is known. placeable: PlaceableGpus.of(snapshot), if it is at hand."""
+        """Of a snapshot whose gpu_selection is known. placeable: PlaceableGpus.of(snapshot), if it is at hand."""
         placeable = PlaceableGpus.of(snapshot) if placeable is None else placeable
         tables = ClassTables.of(snapshot.topology, "smallest")
         has = np.append(tables.tabled, False)
         node_class = np.where(has[placeable.node_class], placeable.node_class, -1)
-        cores_known = np.array([bool(cores) for cores in picking.free_cores], np.bool_)
+        cores_known = np.array([bool(cores) for cores in gpu_selection.free_cores], np.bool_)
         whole = (np.int64(1) << snapshot.nodes.gpus.astype(np.int64)) - 1
         free = np.where(cores_known & (node_class >= 0), whole & ~snapshot.nodes.gpu_mask_used, 0)
-        return cls(picking, tables, _ranks(tables), free, node_class, list(picking.free_cores), retype)
+        return cls(gpu_selection, tables, _ranks(tables), free, node_class, list(gpu_selection.free_cores), retype)
 
     @classmethod
     def unknown(cls, snapshot: Snapshot) -> SelectionState:
@@ -121,20 +126,20 @@ class SelectionState:
         none, cores = frozen(np.full(nodes, -1), np.int64), ((),) * nodes
         return cls(GpuSelection((), none, cores, (0, 0)), tables, none, np.zeros(nodes, np.int64), none, list(cores))
 
-    def pick(self, node: int, wish: JobGpuRequest, gpus: int) -> SelectedGpus:
+    def pick(self, node: int, gpu_request: JobGpuRequest, gpus: int) -> SelectedGpus:
         """The GPUs that Slurm would give on this node now."""
-        return self._pick_of(int(self.alike[node]), self._picks_of(wish, gpus), wish, gpus)
+        return self._pick_of(int(self.alike[node]), self._picks_of(gpu_request, gpus), gpu_request, gpus)
 
-    def best_picks(self, nodes: Bools, wish: JobGpuRequest, gpus: int) -> tuple[Bools, int]:
+    def best_picks(self, nodes: Bools, gpu_request: JobGpuRequest, gpus: int) -> tuple[Bools, int]:
         """Of these nodes those where Slurm's pick is of the highest rank; and the rank of the best set that is free on
         any of them, -1 = too few are free on each. (N,) bool."""
         codes = np.flatnonzero(np.bincount(self.alike[nodes], minlength=len(self.states))).tolist()
         best = {code: self.best_rank(code, gpus) for code in codes}
-        known, top, good = self._picks_of(wish, gpus), NO_RANK, np.zeros(len(self.states), np.bool_)
+        known, top, good = self._picks_of(gpu_request, gpus), NO_RANK, np.zeros(len(self.states), np.bool_)
         for code in sorted(codes, key=best.__getitem__, reverse=True):
             if best[code] == NO_RANK or _by_links(best[code]) < _by_links(top):
                 break  # no pick is linked better than the best set that is free there
-            rank = (known.get(code) or self._pick_of(code, known, wish, gpus)).rank
+            rank = (known.get(code) or self._pick_of(code, known, gpu_request, gpus)).rank
             if rank > top:
                 top, good = rank, np.zeros_like(good)
             good[code] = rank == top > NO_RANK
@@ -149,54 +154,63 @@ class SelectionState:
             known.append(int(rank))
         return known[code]
 
-    def _picks_of(self, wish: JobGpuRequest, gpus: int) -> dict[int, SelectedGpus]:
-        """What is known of a job of such a wish, by row of `states`."""
-        return self._known.setdefault((replace(wish, job_id=0, submit_s=0.0), gpus), {})
+    def _picks_of(self, gpu_request: JobGpuRequest, gpus: int) -> dict[int, SelectedGpus]:
+        """What is known of a job of such a request, by row of `states`."""
+        return self._known.setdefault((replace(gpu_request, job_id=0, submit_s=0.0), gpus), {})
 
-    def _pick_of(self, code: int, known: dict[int, SelectedGpus], wish: JobGpuRequest, gpus: int) -> SelectedGpus:
+    def _pick_of(
+        self, code: int, known: dict[int, SelectedGpus], gpu_request: JobGpuRequest, gpus: int
+    ) -> SelectedGpus:
         if code not in known:
             state = self.states[code]
             fits = state.kind >= 0 and state.free.bit_count() >= gpus
-            known[code] = self._pick(code, state, wish, gpus) if fits else SelectedGpus()
+            known[code] = self._pick(code, state, gpu_request, gpus) if fits else SelectedGpus()
         return known[code]
 
     def take(self, node: int, pick: SelectedGpus) -> None:
         """A job takes this pick."""
         self.free[node] &= ~pick.mask
         self.cores[node] = tuple(max(0, n - k) for n, k in zip(self.cores[node], pick.cores, strict=True))
-        self._look_again(node)
+        self._update_state(node)
 
     def shut(self, node: int) -> None:
         """From now on it is not known what is free on this node."""
         self.free[node] = 0
-        self._look_again(node)
+        self._update_state(node)
 
-    def _look_again(self, node: int) -> None:
-        kind, node_class = int(self.picking.node_kind[node]), int(self.node_class[node])
+    def _update_state(self, node: int) -> None:
+        kind, node_class = int(self.gpu_selection.node_kind[node]), int(self.node_class[node])
         state = NodeSelectionState(kind, node_class, int(self.free[node]), self.cores[node])
         if state not in self._code:
             self._code[state] = len(self.states)
             self.states.append(state)
         self.alike[node] = self._code[state]
 
-    def _pick(self, code: int, state: NodeSelectionState, wish: JobGpuRequest, gpus: int) -> SelectedGpus:
-        shape: SlurmNode | TypedNode = self.picking.kinds[state.kind]
+    def _pick(self, code: int, state: NodeSelectionState, gpu_request: JobGpuRequest, gpus: int) -> SelectedGpus:
+        shape: SlurmNode | TypedNode = self.gpu_selection.kinds[state.kind]
         if isinstance(shape, TypedNode):
-            return self._surest(code, state, shape, wish, gpus)
+            return self._surest(code, state, shape, gpu_request, gpus)
         free, cores, best = state.free, state.cores, self.best_rank(code, gpus)
-        given = {_picked(shape, request, free, cores, self.picking.version) for request in _requests(wish)}
+        given = {_picked(shape, request, free, cores, self.gpu_selection.version) for request in _requests(gpu_request)}
         mask = given.pop() if len(given) == 1 else UNKNOWN_SELECTION
         if mask <= 0 or mask.bit_count() != gpus:
             return SelectedGpus(best_rank=best)
         at = self.tables.set_at[state.node_class]
-        return SelectedGpus(mask, int(self.rank[at + mask]), best, _spent(shape, _requests(wish)[0], free, cores))
+        return SelectedGpus(
+            mask, int(self.rank[at + mask]), best, _spent(shape, _requests(gpu_request)[0], free, cores)
+        )
 
     def _surest(
-        self, code: int, state: NodeSelectionState, shape: TypedNode, wish: JobGpuRequest, gpus: int
+        self, code: int, state: NodeSelectionState, shape: TypedNode, gpu_request: JobGpuRequest, gpus: int
     ) -> SelectedGpus:
         """What the job gets by the best request by Type. Its cores are taken wherever Slurm finds them."""
         best, kind, free = self.best_rank(code, gpus), state.node_class, state.free
-        if not (self.retype and _may_retype(wish, gpus) and kind >= 0 and shape.gpus == self.tables.classes[kind].gpus):
+        if not (
+            self.retype
+            and _may_retype(gpu_request, gpus)
+            and kind >= 0
+            and shape.gpus == self.tables.classes[kind].gpus
+        ):
             return SelectedGpus(best_rank=best)
         at = int(self.tables.set_at[kind])
         rank = self.rank[at : at + (1 << shape.gpus)]
@@ -218,16 +232,24 @@ def _by_links(rank: int) -> int:
     return rank // (MOST_GPUS + 1)
 
 
-def _may_retype(wish: JobGpuRequest, gpus: int) -> bool:
+def _may_retype(gpu_request: JobGpuRequest, gpus: int) -> bool:
     """Whether all that a job asks for by node is that many GPUs of any Type, near its cores or not."""
-    return wish.asks == f"gpu:{gpus}" and wish.form == GpuOption.PER_NODE and wish.alone and not wish.bound
+    return (
+        gpu_request.asks == f"gpu:{gpus}"
+        and gpu_request.form == GpuOption.PER_NODE
+        and gpu_request.alone
+        and not gpu_request.bound
+    )
 
 
-def _requests(wish: JobGpuRequest) -> list[NodeGpuRequest]:
-    """The requests that the wish may be: Slurm does not tell one task from none given."""
-    tasks: Iterable[int] = (wish.tasks,) if wish.tasks > 1 else (0, 1)
-    form = GpuOption(wish.form)
-    return [NodeGpuRequest(form, wish.count, n, wish.cpus_per_task, wish.sockets, wish.bound) for n in tasks]
+def _requests(gpu_request: JobGpuRequest) -> list[NodeGpuRequest]:
+    """The requests that the job may have made: Slurm does not tell one task from none given."""
+    tasks: Iterable[int] = (gpu_request.tasks,) if gpu_request.tasks > 1 else (0, 1)
+    form = GpuOption(gpu_request.form)
+    return [
+        NodeGpuRequest(form, gpu_request.count, n, gpu_request.cpus_per_task, gpu_request.sockets, gpu_request.bound)
+        for n in tasks
+    ]
 
 
 @lru_cache(maxsize=1 << 16)  # they are the same from cycle to cycle
@@ -341,14 +363,14 @@ class WalkCapacity:
 _SEGMENTS_SHOWN = (25, 5)  # Slurm's release from which on it tells the segment of a pending job
 
 
-def unfit(snapshot: Snapshot, row: int, wish: JobGpuRequest, allowed: Bools) -> str:
+def gang_refusal(snapshot: Snapshot, row: int, gpu_request: JobGpuRequest, allowed: Bools) -> str:
     """Why no nodes are chosen for a gang, whatever is free; "" = they can be. allowed: (N,) nodes that it may have."""
     jobs, cell = snapshot.jobs, snapshot.topology.cell
     nodes, gpus = int(jobs.nodes[row]), int(jobs.gpus[row])
     whole = bool((snapshot.nodes.gpus[allowed] * nodes == gpus).any())
-    if wish.nodes != nodes or gpus % nodes or not (wish.even or whole):
+    if gpu_request.nodes != nodes or gpus % nodes or not (gpu_request.even or whole):
         return "how many GPUs Slurm gives it on each of its nodes is not known"
-    if wish.tasks % nodes:
+    if gpu_request.tasks % nodes:
         return "how many of its tasks Slurm starts on each of its nodes is not known"
     if not allowed.any():
         return ""
@@ -356,11 +378,11 @@ def unfit(snapshot: Snapshot, row: int, wish: JobGpuRequest, allowed: Bools) -> 
         return "nothing is known of the switches or blocks of its nodes"
     if why := unknown_topology_rule(topology_for_partitions(snapshot, jobs.partition[row]), nodes):
         return why
-    shown = snapshot.picking is not None and snapshot.picking.version >= _SEGMENTS_SHOWN
+    shown = snapshot.gpu_selection is not None and snapshot.gpu_selection.version >= _SEGMENTS_SHOWN
     return "" if shown or snapshot.topology.slurm_fabric.form != "block" else "this Slurm does not show --segment"
 
 
-def roomy(available: WalkCapacity, row: int, wish: JobGpuRequest, allowed: Bools) -> Bools:
+def nodes_with_room(available: WalkCapacity, row: int, gpu_request: JobGpuRequest, allowed: Bools) -> Bools:
     """Of the nodes that a gang may have, those with a share of it free now. (N,) bool.
 
     A share is as many GPUs, CPUs and as much memory on each. Where GPUs are not asked for by node, only nodes of which
@@ -368,68 +390,72 @@ def roomy(available: WalkCapacity, row: int, wish: JobGpuRequest, allowed: Bools
     """
     snapshot, used, need = available.base, available.used, JobRequirements.of(available.base, row)
     room = allowed & available.free().seen_by(need).fits(need)
-    if not wish.even:
-        room &= snapshot.nodes.gpus == int(snapshot.jobs.gpus[row]) // wish.nodes
-    if wish.whole:
+    if not gpu_request.even:
+        room &= snapshot.nodes.gpus == int(snapshot.jobs.gpus[row]) // gpu_request.nodes
+    if gpu_request.whole:
         room &= (used.gpus_used == 0) & (used.cpus_used == 0) & (used.memory_used_mib == 0)
     return room
 
 
-def together(available: WalkCapacity, row: int, wish: JobGpuRequest, allowed: Bools, has: str) -> list[int]:
+def gang_shares(available: WalkCapacity, row: int, gpu_request: JobGpuRequest, allowed: Bools, has: str) -> list[int]:
     """The nodes of a gang that lie together best, its shares of them taken; none where they cannot all be had now.
 
     allowed: (N,) nodes that it may have. has: a node list of ours, which stays where no other is nearer; "" = none.
     """
-    room = roomy(available, row, wish, allowed)
-    share, each = int(available.base.jobs.gpus[row]) // wish.nodes, on_one(wish)
+    room = nodes_with_room(available, row, gpu_request, allowed)
+    share, each = int(available.base.jobs.gpus[row]) // gpu_request.nodes, request_per_node(gpu_request)
     good = available.picks.best_picks(room, each, share)[0] if each else np.zeros_like(room)
-    found = _nearest(available, row, wish, room, good, has)
+    found = _nearest(available, row, gpu_request, room, good, has)
     for node, mask, gpus in found:
         pick = available.picks.pick(node, each, share) if each else SelectedGpus()
         available.picks.take(node, pick) if pick.mask else available.picks.shut(node)
         available.take(row, node, pick.mask or mask, gpus, len(found))
-        if wish.whole:
+        if gpu_request.whole:
             available.close(node)
     return [node for node, _, _ in found]
 
 
-def _nearest(available: WalkCapacity, row: int, wish: JobGpuRequest, room: Bools, good: Bools, has: str) -> list[Share]:
+def _nearest(
+    available: WalkCapacity, row: int, gpu_request: JobGpuRequest, room: Bools, good: Bools, has: str
+) -> list[Share]:
     """Where the placement puts the gang: on the nodes of a list of ours, or where Slurm's picks are best, if they lie
     together as well as any. room: (N,) nodes with a share of it. good: (N,) those of them with the best picks."""
     topology, names = available.base.topology, available.base.nodes.name
-    best = _whole(available, row, wish, room) or _whole(
-        available, row, wish, nodes_for_one_job(topology, room, wish.nodes)
+    best = _whole(available, row, gpu_request, room) or _whole(
+        available, row, gpu_request, nodes_for_one_job(topology, room, gpu_request.nodes)
     )
     if not best or (not has and (good == room).all()):
         return best
     own = names.isin(expand_hostlist(has)) if has else np.zeros_like(room)
     for among in (own & room, good):
-        found = _whole(available, row, wish, among)
-        if found and height(topology, [node for node, _, _ in found]) <= height(topology, [n for n, _, _ in best]):
+        found = _whole(available, row, gpu_request, among)
+        if found and fabric_height(topology, [node for node, _, _ in found]) <= fabric_height(
+            topology, [n for n, _, _ in best]
+        ):
             return found
     return best
 
 
-def _whole(available: WalkCapacity, row: int, wish: JobGpuRequest, among: Bools) -> list[Share]:
+def _whole(available: WalkCapacity, row: int, gpu_request: JobGpuRequest, among: Bools) -> list[Share]:
     """What the placement gives the gang of these nodes: an equal share of each, on nodes where Slurm would start it;
     else nothing."""
-    if int(among.sum()) < wish.nodes:
+    if int(among.sum()) < gpu_request.nodes:
         return []
-    found, share = available.shares(row, among), int(available.base.jobs.gpus[row]) // wish.nodes
-    even = len(found) == wish.nodes and all(gpus == share for _, _, gpus in found)
+    found, share = available.shares(row, among), int(available.base.jobs.gpus[row]) // gpu_request.nodes
+    even = len(found) == gpu_request.nodes and all(gpus == share for _, _, gpus in found)
     return found if even and starts_on(available.base.topology, np.array([node for node, _, _ in found])) else []
 
 
-def on_one(wish: JobGpuRequest) -> JobGpuRequest | None:
+def request_per_node(gpu_request: JobGpuRequest) -> JobGpuRequest | None:
     """What the gang asks for on each of its nodes, None where Slurm's pick by it is not known. Its request is never
     rewritten: alone is False."""
-    tasks, rest = divmod(wish.tasks, wish.nodes)
-    if rest or wish.form != GpuOption.PER_NODE or wish.whole:
+    tasks, rest = divmod(gpu_request.tasks, gpu_request.nodes)
+    if rest or gpu_request.form != GpuOption.PER_NODE or gpu_request.whole:
         return None
-    return replace(wish, tasks=tasks, nodes=1, alone=False)
+    return replace(gpu_request, tasks=tasks, nodes=1, alone=False)
 
 
-def height(topology: SiteTopology, nodes: Sequence[int]) -> tuple[int, int]:
+def fabric_height(topology: SiteTopology, nodes: Sequence[int]) -> tuple[int, int]:
     """Level of the lowest cell that holds all these nodes, and how many of the lowest cells they are in; lower is
     nearer."""
     cells = cells_of(topology, len(topology.cell))
@@ -438,9 +464,9 @@ def height(topology: SiteTopology, nodes: Sequence[int]) -> tuple[int, int]:
     return int(cells.level[cells.smallest(np.array(nodes))]), spans
 
 
-def where(topology: SiteTopology, nodes: Sequence[int]) -> str:
-    """The nodes in words."""
+def fabric_text(topology: SiteTopology, nodes: Sequence[int]) -> str:
+    """Where the nodes lie on the fabric."""
     cells = cells_of(topology, len(topology.cell))
-    row, spans = int(cells.row[cells.smallest(np.array(nodes))]), height(topology, nodes)[1]
-    together = f"in {topology.fabric.cell[row]}" if row >= 0 else "in no one cell of the fabric"
-    return f"its {len(nodes)} nodes are free together {together}, over {spans} of the lowest cells"
+    row, spans = int(cells.row[cells.smallest(np.array(nodes))]), fabric_height(topology, nodes)[1]
+    cell = f"in {topology.fabric.cell[row]}" if row >= 0 else "in no one cell of the fabric"
+    return f"its {len(nodes)} nodes are free together {cell}, over {spans} of the lowest cells"

@@ -45,17 +45,21 @@ def nodes_by_type(snapshot: Snapshot, changes: JobChanges | None) -> dict[int, d
     return found
 
 
-def unfit_for_types(wish: JobGpuRequest | None, nodes: int) -> str:
+def type_refusal(gpu_request: JobGpuRequest | None, nodes: int) -> str:
     """Why a job's request rules out a node list by GPU type; "" = it does not. nodes: how many it should have."""
-    if wish is None:
+    if gpu_request is None:
         return "" if nodes == 1 else "what it asks for was not read"
-    if wish.nodes != nodes:
-        return f"it asks for {wish.nodes or 'a not fixed number of'} nodes"
+    if gpu_request.nodes != nodes:
+        return f"it asks for {gpu_request.nodes or 'a not fixed number of'} nodes"
     if nodes == 1:
         return ""
-    if wish.bars:
-        return f"it asks for {' and '.join(wish.bars)}"
-    return "" if wish.even and not wish.tasks % nodes else "how much Slurm gives it on each of its nodes is not known"
+    if gpu_request.bars:
+        return f"it asks for {' and '.join(gpu_request.bars)}"
+    return (
+        ""
+        if gpu_request.even and not gpu_request.tasks % nodes
+        else "how much Slurm gives it on each of its nodes is not known"
+    )
 
 
 def nodes_of_types(snapshot: Snapshot, row: int, want: dict[str, int], has: str, among: Bools) -> list[int]:

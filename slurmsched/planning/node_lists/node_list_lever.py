@@ -30,18 +30,25 @@ from slurmsched.planning.job_overrides import (
     NODE_LIST_FIELDS,
     JobOverrides,
     by_job,
-    given_back,
     left_alone,
     on_record,
     operation_of,
     own_lists,
     records_of,
+    restore_proposal,
     returned,
     settled_list,
     untouched,
 )
-from slurmsched.planning.node_lists.gpu_picks import SelectedGpus, SelectionState, WalkCapacity, together, unfit, where
-from slurmsched.planning.node_lists.gpu_type_choice import nodes_by_type, nodes_of_types, unfit_for_types
+from slurmsched.planning.node_lists.gpu_picks import (
+    SelectedGpus,
+    SelectionState,
+    WalkCapacity,
+    fabric_text,
+    gang_refusal,
+    gang_shares,
+)
+from slurmsched.planning.node_lists.gpu_type_choice import nodes_by_type, nodes_of_types, type_refusal
 from slurmsched.planning.priorities.order import competing_jobs
 from slurmsched.planning.proposals import Budget, Lever, Proposal
 from slurmsched.protocols import Placement
@@ -82,11 +89,14 @@ class NodeListSearch:
     picked: set[int] = field(default_factory=set)
     refused: list[Refusal] = field(default_factory=list)
     blocked_s: Floats | None = None
-    wishes: dict[tuple[int, float], JobGpuRequest] = field(init=False)
+    gpu_requests: dict[tuple[int, float], JobGpuRequest] = field(init=False)
 
     def __post_init__(self) -> None:
-        picking = self.available.base.picking or self.available.picks.picking
-        self.wishes = {(wish.job_id, wish.submit_s): wish for wish in reversed(picking.wishes)}
+        gpu_selection = self.available.base.gpu_selection or self.available.picks.gpu_selection
+        self.gpu_requests = {
+            (gpu_request.job_id, gpu_request.submit_s): gpu_request
+            for gpu_request in reversed(gpu_selection.gpu_requests)
+        }
 
     def go(self, asked: NodeListWanted) -> None:
         """Consider the waiting jobs, most urgent first. Jobs for a GPU type are also considered after the first that
@@ -102,8 +112,8 @@ class NodeListSearch:
 
     def _of_types(self, row: int, want: dict[str, int]) -> bool:
         """Take that many nodes of each of these types, if there is room. Which GPUs the job gets there is not known."""
-        wish, count = self._wish(row), sum(want.values())
-        if why := unfit_for_types(wish, count):
+        gpu_request, count = self._gpu_request(row), sum(want.values())
+        if why := type_refusal(gpu_request, count):
             self._refuse(row, "pin-asks", why)
             return False
         snapshot = self.available.base
@@ -119,7 +129,7 @@ class NodeListSearch:
             shown = used.bit_count() == int(self.available.used.gpus_used[node])
             self.available.take(row, node, lowest_bits(~used, share) if shown else 0, share, count)
             self.available.picks.shut(node)
-            if wish is not None and wish.whole:
+            if gpu_request is not None and gpu_request.whole:
                 self.available.close(node)
         if count > 1:
             self.picked.add(row)  # what it asks for is looked at again before it gets a list
@@ -136,18 +146,18 @@ class NodeListSearch:
             if wanted:
                 self._refuse(row, "pin-form", str(error))
             return self._plain(row, np.ones(len(self.available.base.nodes), np.bool_))
-        wish = self._wish(row) if wanted else None
-        if wish is not None and not wish.bars:
+        gpu_request = self._gpu_request(row) if wanted else None
+        if gpu_request is not None and not gpu_request.bars:
             several = int(self.available.base.jobs.nodes[row]) > 1
-            return self._gang(row, wish, allowed) if several else self._best(row, wish, allowed)
+            return self._gang(row, gpu_request, allowed) if several else self._best(row, gpu_request, allowed)
         if wanted:
-            barred = f"it asks for {' and '.join(wish.bars)}" if wish else "what it asks for was not read"
+            barred = f"it asks for {' and '.join(gpu_request.bars)}" if gpu_request else "what it asks for was not read"
             self._refuse(row, "pin-asks", f"{barred}: its request decides which GPUs it gets, or that is unknown")
         return self._plain(row, allowed)
 
-    def _wish(self, row: int) -> JobGpuRequest | None:
-        wish = self.wishes.get(self.available.base.jobs.id_and_submit(row))
-        return wish and _by_own_request(wish, self.mine.get(row))
+    def _gpu_request(self, row: int) -> JobGpuRequest | None:
+        gpu_request = self.gpu_requests.get(self.available.base.jobs.id_and_submit(row))
+        return gpu_request and _by_own_request(gpu_request, self.mine.get(row))
 
     def _own_list(self, row: int) -> str:
         """The node list that the job has by us, "" = none."""
@@ -163,14 +173,14 @@ class NodeListSearch:
         unreserved = unreserved_nodes(self.available.base, row, self.blocked_s)
         return unreserved & ~self.available.base.nodes.after_boot
 
-    def _best(self, row: int, wish: JobGpuRequest, allowed: Bools) -> bool:
+    def _best(self, row: int, gpu_request: JobGpuRequest, allowed: Bools) -> bool:
         """Take the node with the best pick. If no pick is known, Slurm chooses the node."""
         gpus = int(self.available.base.jobs.gpus[row])
-        good, best = self.available.picks.best_picks(allowed & self._unreserved(row), wish, gpus)
+        good, best = self.available.picks.best_picks(allowed & self._unreserved(row), gpu_request, gpus)
         node = self._placed(row, good) if good.any() else -1
         if node < 0:
             return self._plain(row, allowed)
-        pick = self.available.picks.pick(node, wish, gpus)
+        pick = self.available.picks.pick(node, gpu_request, gpus)
         self.available.picks.take(node, pick)
         self.available.take(row, node, pick.mask, gpus)
         self.picked.add(row)
@@ -180,17 +190,17 @@ class NodeListSearch:
             self.request[row] = pick.request
         return True
 
-    def _gang(self, row: int, wish: JobGpuRequest, allowed: Bools) -> bool:
+    def _gang(self, row: int, gpu_request: JobGpuRequest, allowed: Bools) -> bool:
         """Take the nodes of a gang that are nearest to each other. If they are not all free now, Slurm chooses."""
-        if why := unfit(self.available.base, row, wish, allowed):
+        if why := gang_refusal(self.available.base, row, gpu_request, allowed):
             self._refuse(row, "pin-gang", why)
             return self._plain(row, allowed)
-        found = together(self.available, row, wish, allowed & self._unreserved(row), self._own_list(row))
+        found = gang_shares(self.available, row, gpu_request, allowed & self._unreserved(row), self._own_list(row))
         if not found:
             return self._plain(row, allowed)
         self.picked.add(row)
         self.chosen[row] = fold_hostlist(self.available.base.nodes.name[node] for node in found)
-        self.why[row] = where(self.available.base.topology, found)
+        self.why[row] = fabric_text(self.available.base.topology, found)
         return True
 
     def _placed(self, row: int, nodes: Bools) -> int:
@@ -239,11 +249,11 @@ def _blocked_s(snapshot: Snapshot) -> Floats:
         return np.full(len(snapshot.nodes), -np.inf)
 
 
-def _by_own_request(wish: JobGpuRequest, ours: JobOverrides | None) -> JobGpuRequest:
-    """The wish by the job's own request, which says what may be done with it."""
-    wish = replace(wish, asks=str(ours.request.base)) if ours and ours.request.open else wish
-    several = ("GPUs of several types",) if "," in wish.asks else ()
-    return replace(wish, bars=(*wish.bars, *several))
+def _by_own_request(gpu_request: JobGpuRequest, ours: JobOverrides | None) -> JobGpuRequest:
+    """The request by the job's own request, which says what may be done with it."""
+    gpu_request = replace(gpu_request, asks=str(ours.request.base)) if ours and ours.request.open else gpu_request
+    several = ("GPUs of several types",) if "," in gpu_request.asks else ()
+    return replace(gpu_request, bars=(*gpu_request.bars, *several))
 
 
 def _reason(pick: SelectedGpus, best_rank: int) -> str:
@@ -285,7 +295,7 @@ class NodeListLever(Lever):
 
     @staticmethod
     def restore(snapshot: Snapshot) -> Proposal:
-        return given_back(snapshot, NODE_LIST_FIELDS, "undo: its own node list and request")
+        return restore_proposal(snapshot, NODE_LIST_FIELDS, "undo: its own node list and request")
 
     settled = staticmethod(settled_list)
 
@@ -315,13 +325,13 @@ def node_lists(
     wanted = open_ & _wanting(jobs, config.pin) & ~typed
     verdict = np.where(wanted | typed, jobs_of.node_list_verdicts(jobs, scope), -1).astype(np.int8)
     refused = jobs_of.refusals(snapshot, verdict, jobs_of.NODE_LIST_RULES)
-    picked = wanted & (verdict < 0) & (snapshot.picking is not None)
+    picked = wanted & (verdict < 0) & (snapshot.gpu_selection is not None)
     sent = typed & (verdict < 0)
     asked = NodeListWanted(picked, {row: nodes for row, nodes in by_type.items() if sent[row]}, waits)
     rows, placeable = _rows(base, ranking, asked, config.candidates), None
-    if snapshot.picking is not None and picked.any():
+    if snapshot.gpu_selection is not None and picked.any():
         placeable = PlaceableGpus.of(base)
-        state = SelectionState.of(base, snapshot.picking, retype=config.retype, placeable=placeable)
+        state = SelectionState.of(base, snapshot.gpu_selection, retype=config.retype, placeable=placeable)
     else:
         state = SelectionState.unknown(base)
     walk = NodeListSearch(WalkCapacity(base, placement, state, rows, placeable), mine)
@@ -343,7 +353,7 @@ def soon(snapshot: Snapshot, wait_s: float) -> Snapshot:
 
 
 def _waiting(snapshot: Snapshot, wait_s: float) -> Bools:
-    """Jobs that may begin no more than wait_s after their submission, and not yet. A start of ours is no such wish:
+    """Jobs that may begin no more than wait_s after their submission, and not yet. A start of ours is no such request:
     the policy wants the job later. (N,) bool."""
     jobs = own_starts(snapshot).jobs
     return jobs.pending & (jobs.eligible_s > snapshot.now_s) & (jobs.eligible_s - jobs.submit_s <= wait_s)

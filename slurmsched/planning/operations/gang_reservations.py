@@ -73,7 +73,7 @@ class GangReservations:
         rows = preemption_candidates(self.snapshot, ranking, managed & (jobs.gpus >= self.gangs.least_gpus))
         busy, operations, refused = {operation.job_id for operation in begun}, list[Operation](), list[Refusal]()
         for row in rows[:_LOOKED_AT].tolist():
-            if int(jobs.job_id[row]) in busy or not self._may_promise(row, operations):
+            if int(jobs.job_id[row]) in busy or not self._may_reserve(row, operations):
                 continue
             found = self._for_gang(row, (*begun, *operations))
             if isinstance(found, Refusal):
@@ -207,7 +207,7 @@ class GangReservations:
         key = (operation_id(snapshot, job_id), Purpose.RESERVE, job_id, float(jobs.submit_s[row]), jobs.user[row])
         return self._on(Operation(*key, "", limit_s, now_s), *best, outlook)
 
-    def _may_promise(self, row: int, begun: Sequence[Operation]) -> bool:
+    def _may_reserve(self, row: int, begun: Sequence[Operation]) -> bool:
         """Whether every partition of the job may have one more gang reservation."""
         jobs, count = self.snapshot.jobs, dict[str, int]()
         for operation in (*self.snapshot.operations, *begun):

@@ -101,7 +101,7 @@ def _not_now(state: OperationState, row: int) -> str:
     late_s = float(jobs.eligible_s[row]) - max(at.now_s + grace_s, state.operation.promised_s)
     least_s = _CLOCKS_S
     at_first_s = float(jobs.submit_s[row]) + _SET_BACK_S  # by then a busy slurmctld has seen a job, which it may start
-    if jobs.eligible_s[row] <= at_first_s:  # nobody's wish: a clock was set back, or ours is behind
+    if jobs.eligible_s[row] <= at_first_s:  # asked by no user: a clock was set back, or ours is behind
         least_s = _SET_BACK_S if jobs.reason[row] == "BeginTime" else inf
     return f"its job may not start until {late_s:.0f} s later" if late_s > least_s else ""
 
@@ -119,10 +119,10 @@ def _other_size(state: OperationState, row: int) -> str:
 def _not_there(state: OperationState, row: int) -> str:
     """What keeps the job from its nodes, or too little of them from the job. Raises UnknownEligibility."""
     operation, at = state.operation, _unnamed(state.snapshot, row)
-    need, available, held = JobRequirements.of(at, row), FreeResources.of(at), AllocatedGpus.of(at)
+    need, available, allocated = JobRequirements.of(at, row), FreeResources.of(at), AllocatedGpus.of(at)
     for other in _preemptions(at):
         if other.id != operation.id:
-            available.follow(at, other, held)
+            available.follow(at, other, allocated)
     here = at.nodes.name.isin(expand_hostlist(operation.nodes))
     able = available.types.able(need.gpu_type, need.gpus)
     if not (allowed := here & allowed_nodes(at, row, able) & need.fits_empty(at))[here].all():
@@ -155,15 +155,17 @@ def _taken(state: OperationState, row: int, need: JobRequirements, available: Fr
     at, jobs, operation = state.snapshot, state.snapshot.jobs, state.operation
     here = np.flatnonzero(at.nodes.name.isin(expand_hostlist(operation.nodes)))
     typed = bool(need.gpu_type) and bool(available.types.known.any())
-    held = allocated_of_type(at, need.gpu_type) if typed else AllocatedGpus.of(at)
-    running = PreemptableJobs(np.zeros(len(jobs), np.bool_), np.zeros(len(jobs)), np.zeros(len(jobs), np.int64), held)
+    allocated = allocated_of_type(at, need.gpu_type) if typed else AllocatedGpus.of(at)
+    running = PreemptableJobs(
+        np.zeros(len(jobs), np.bool_), np.zeros(len(jobs)), np.zeros(len(jobs), np.int64), allocated
+    )
     victims_rows = [jobs.row_of(victim.job_id) for victim in operation.victims]
     leave = [jobs.row_of(victim.job_id) for victim in state.remaining]
     clearing = VictimSearch(at, row, need, running, available.seen_by(need))
     lacks = [node for node in here.tolist() if not clearing.enough(node, leave)]
     if lacks and (not leave or any(jobs.is_state(JobState.COMPLETING)[[row for row in victims_rows if row >= 0]])):
         other = np.setdiff1d(np.arange(len(jobs)), [row, *victims_rows])
-        taken = held.table(other, at.nodes.gpus.astype(np.int64)).sum(axis=0)
+        taken = allocated.table(other, at.nodes.gpus.astype(np.int64)).sum(axis=0)
         lacks = [node for node in lacks if at.nodes.gpus[node] - taken[node] < need.gpus[node]]
     return f"others hold what its job needs of node {at.nodes.name[lacks[0]]}" if lacks else ""
 

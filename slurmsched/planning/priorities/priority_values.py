@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 # Over 30 lines: half is signature and docstring.
 def spaced(
-    height: Int64s, tie: Int64s, *, gap: int, margin: int, floor: int, ceiling: int, start: int, low: bool = True
+    priority: Int64s, tie: Int64s, *, gap: int, margin: int, floor: int, ceiling: int, start: int, low: bool = True
 ) -> tuple[Int64s, Bools]:
     """New heights that put the jobs into the given order, and which jobs keep theirs.
 
-    height: (N,) int64, now, in the wanted order (most urgent first). tie: (N,) int64, place of each in
+    priority: (N,) int64, now, in the wanted order (most urgent first). tie: (N,) int64, place of each in
     Slurm's own order among equal priorities. gap: distance left to neighbours where there is room.
     margin: least distance of a written job to its neighbours; where kept ones leave less, the nearest of them
     are written too, so that factors which drift do not undo the order at once. 0: the number kept is the largest
@@ -45,22 +45,22 @@ def spaced(
     Source: ours.
     Raises ValueError if ceiling - floor has no room for the jobs.
     """
-    n = len(height)
+    n = len(priority)
     if n == 0:
-        return height.copy(), np.zeros(0, np.bool_)
+        return priority.copy(), np.zeros(0, np.bool_)
     if ceiling - floor < n:
         raise ValueError(f"no room for {pluralize(n, 'job')} between priority {floor} and {ceiling}")
     steps = descents(tie)
-    level = height + steps
-    tail = low_tail(height, level, floor) if low else n
+    level = priority + steps
+    tail = low_tail(priority, level, floor) if low else n
     kept = np.zeros(n, np.bool_)
     kept[tail:] = True
     if tail:
-        allowed = (level >= floor + steps[tail - 1]) & (level <= ceiling) & (height >= floor)
+        allowed = (level >= floor + steps[tail - 1]) & (level <= ceiling) & (priority >= floor)
         kept[:tail] = longest_non_increasing(level[:tail], allowed[:tail])
     if margin:
-        kept = keep_with_margin(height, kept, margin, floor, ceiling)
-    fill = _HeightFill(height, steps, kept, gap, floor, ceiling, start)
+        kept = keep_with_margin(priority, kept, margin, floor, ceiling)
+    fill = _PriorityFill(priority, steps, kept, gap, floor, ceiling, start)
     return fill.all(), kept
 
 
@@ -71,27 +71,27 @@ def descents(tie: Int64s) -> Int64s:
     return steps
 
 
-def low_tail(height: Int64s, level: Int64s, floor: int) -> int:
+def low_tail(priority: Int64s, level: Int64s, floor: int) -> int:
     """First row of the longest tail that lies under the floor and is in order already."""
-    ends = np.flatnonzero((height[:-1] >= floor) | (level[:-1] < level[1:]))
-    if height[-1] >= floor:
-        return len(height)
+    ends = np.flatnonzero((priority[:-1] >= floor) | (level[:-1] < level[1:]))
+    if priority[-1] >= floor:
+        return len(priority)
     return int(ends[-1]) + 1 if len(ends) else 0
 
 
-class _HeightFill:
+class _PriorityFill:
     """Heights for the runs of rows between kept neighbours."""
 
     def __init__(
-        self, height: Int64s, steps: Int64s, kept: Bools, gap: int, floor: int, ceiling: int, start: int
+        self, priority: Int64s, steps: Int64s, kept: Bools, gap: int, floor: int, ceiling: int, start: int
     ) -> None:
-        self.height, self.steps, self.kept = height, steps, kept
+        self.priority, self.steps, self.kept = priority, steps, kept
         self.gap, self.floor, self.ceiling, self.start = gap, floor, ceiling, start
 
     def all(self) -> Int64s:
-        made = self.height.copy()
+        made = self.priority.copy()
         keepers = np.flatnonzero(self.kept)
-        edges = np.concatenate(([-1], keepers, [len(self.height)]))
+        edges = np.concatenate(([-1], keepers, [len(self.priority)]))
         for edge in np.flatnonzero(np.diff(edges) > 1):
             first, last = int(edges[edge]), int(edges[edge + 1])
             made[first + 1 : last] = self._run(first, last)
@@ -101,16 +101,16 @@ class _HeightFill:
         """Heights of the rows between the kept rows `above` and `below` (-1 and N: open ends)."""
         count = below - above - 1
         up = np.arange(count, 0, -1, dtype=np.int64)
-        low = self.floor - 1 if below == len(self.height) else max(int(self.height[below]), self.floor - 1)
+        low = self.floor - 1 if below == len(self.priority) else max(int(self.priority[below]), self.floor - 1)
         if above < 0:
             high = self.ceiling + 1
             wished = max(self.start, low + self.gap) + (up - 1) * self.gap
             tight = low + self.steps[min(below, len(self.steps) - 1)] - self.steps[:below]
         else:
-            high = int(self.height[above])
+            high = int(self.priority[above])
             wished = high - (count + 1 - up) * self.gap
             tight = high - (self.steps[above + 1 : below] - self.steps[above])
-        open_end = above < 0 or below == len(self.height)
+        open_end = above < 0 or below == len(self.priority)
         if open_end and wished[-1] > low and wished[0] < high:
             return wished
         return low + up * (high - low) // (count + 1) if high - low > count else tight
@@ -168,9 +168,9 @@ def wanted_values(
     group, own = competing_jobs(snapshot)[order], lever.others(jobs)
     for number in np.unique(group):
         rows = order[group == number]
-        height = np.maximum((factors + boost)[rows], 1)  # Slurm never goes below 1
+        priority = np.maximum((factors + boost)[rows], 1)  # Slurm never goes below 1
         low = not (own[rows] > 0).any()  # Slurm's lowest priority is 1, where a user's own nice has no effect
-        made, kept = spaced(height, tie[rows], low=low, **_band(snapshot, factors[rows], config))
+        made, kept = spaced(priority, tie[rows], low=low, **_band(snapshot, factors[rows], config))
         boost[rows[~kept]] = (made - factors[rows])[~kept]
     return _with_followers(jobs, ours, lever.value(jobs, boost), lever.now(jobs))
 

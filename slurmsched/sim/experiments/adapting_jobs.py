@@ -161,10 +161,10 @@ class AdaptingCluster(IdealCluster):
         rows = self._active[: self._present].tolist()
         for row in rows:
             self._times[row, TIME_LIMIT] = self._steps[row] / self._rate[row]
-        comments = list(self.cast.texts["comment"])
+        comments = list(self.job_arrays.texts["comment"])
         for row in rows:
             comments[row] = self._hints(row)
-        self.cast = replace(self.cast, texts={**self.cast.texts, "comment": Labels.of(comments)})
+        self.job_arrays = replace(self.job_arrays, texts={**self.job_arrays.texts, "comment": Labels.of(comments)})
         return super().read()
 
     def apply(self, plan: Plan) -> Receipt:
@@ -202,7 +202,7 @@ class AdaptingCluster(IdealCluster):
         """
         done = np.isfinite(self.end_s)
         contention = max(1.0, len(done) / self.history.gpus)
-        jct_s = self.end_s - self.cast.times[:, _SUBMIT]
+        jct_s = self.end_s - self.job_arrays.times[:, _SUBMIT]
         return np.asarray((jct_s / (self._alone_s * contention))[done])
 
     def _until(self, row: int, end_s: float) -> None:

@@ -163,8 +163,8 @@ def ranked_points(rows: Iterable[PointRow], by: str = "avg_jct_s") -> list[dict[
     if by not in RANKED_FIGURES:
         raise InputError(f"no figure {by!r}; a sweep is ranked by {', '.join(RANKED_FIGURES)}")
     joined = [_mean(points) for points in _grouped(rows, FIGURE_TITLES)]
-    for rivals in _grouped(joined, ("trace", "cluster", "model")):
-        _mark(rivals)
+    for points in _grouped(joined, ("trace", "cluster", "model")):
+        _mark(points)
     return [row for group in _grouped(joined, ("trace",)) for row in sorted(group, key=lambda row: _worth(row, by))]
 
 
@@ -182,10 +182,10 @@ def _mean(points: list[PointRow]) -> dict[str, Any]:
     return {name: points[0][name] for name in FIGURE_TITLES} | {"seeds": len(points)} | means | {"pareto": False}
 
 
-def _mark(rivals: list[dict[str, Any]]) -> None:
+def _mark(points: list[dict[str, Any]]) -> None:
     """Set `pareto`: one pass in order of JCT, since whoever comes later must preempt less than all before."""
     fewest = math.inf
-    for equal in _grouped(sorted(rivals, key=lambda row: _worth(row, "avg_jct_s")), ("avg_jct_s",)):
+    for equal in _grouped(sorted(points, key=lambda row: _worth(row, "avg_jct_s")), ("avg_jct_s",)):
         least = min(row["preemptions"] for row in equal)
         for row in equal:
             row["pareto"] = not math.isnan(row["avg_jct_s"]) and row["preemptions"] == least < fewest

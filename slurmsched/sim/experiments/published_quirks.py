@@ -98,7 +98,7 @@ class PublishedCluster(MovableEnds):
         self._restart_s = model.restart_costs(self._sizes)
         self._event_s = model.event_costs(trace.model.take(order), self._sizes)
         self._lost_s = np.zeros(len(trace))  # to events in this run
-        self._needed_s = self.cast.duration_s + model.start_cost_s  # run time of each job in all, as known so far
+        self._needed_s = self.job_arrays.duration_s + model.start_cost_s  # run time of each job in all, as known so far
         self._charged_s = 0.0  # the last event
         self._rooms = WholeNodes(int(self.capacity.sum()), model.node_gpus, model.node_choice)
         self._asked: set[int] | None = None  # rows to start, while a plan is applied
@@ -149,7 +149,7 @@ class PublishedCluster(MovableEnds):
 
     def _stop(self, row: int) -> None:
         super()._stop(row)
-        remaining_s = self._cost_s(row, False) + (self.cast.duration_s[row] - self.progress_s[row])
+        remaining_s = self._cost_s(row, False) + (self.job_arrays.duration_s[row] - self.progress_s[row])
         self._need(row, self.executed_s[row] + remaining_s)
 
     def _leave(self, row: int) -> float:
@@ -178,7 +178,7 @@ class PublishedCluster(MovableEnds):
     def _tell(self, rows: Any, more_s: float) -> None:
         """Let policies know that a job takes so much longer."""
         if self.model.costs_known:
-            self.cast.times[rows, TIME_LIMIT] += more_s
+            self.job_arrays.times[rows, TIME_LIMIT] += more_s
 
 
 # The same with physics.

@@ -40,15 +40,15 @@ def stopped(snapshot: Snapshot, moves: Bools) -> Snapshot:
     """The snapshot in which these jobs wait and hold nothing. moves: (N,) bool."""
     if not moves.any():
         return snapshot
-    jobs, held, nodes = snapshot.jobs, snapshot.allocations, snapshot.nodes
+    jobs, allocations, nodes = snapshot.jobs, snapshot.allocations, snapshot.nodes
     state = np.where(moves, (jobs.state & ~int(HOLDS_NODES)) | int(JobState.PENDING), jobs.state)
     snapshot = replace(snapshot, jobs=jobs.with_columns(state=state))
-    gone = np.isin(held.job_id, jobs.job_id[moves])
+    gone = np.isin(allocations.job_id, jobs.job_id[moves])
     rows = node_rows(snapshot)
     known = gone & (rows >= 0)
-    freed = np.bincount(rows[known], held.gpus[known], len(nodes)).astype(np.int64)
+    freed = np.bincount(rows[known], allocations.gpus[known], len(nodes)).astype(np.int64)
     free = nodes.with_columns(gpus_used=nodes.gpus_used - freed, gpu_mask_used=np.zeros(len(nodes), np.int64))
-    return replace(snapshot, allocations=held.take(~gone), nodes=free)
+    return replace(snapshot, allocations=allocations.take(~gone), nodes=free)
 
 
 def nodes_for(snapshot: Snapshot, gpus: Int64s) -> Int64s:
@@ -92,14 +92,14 @@ def _texts(column: Labels | None, rows: int) -> Labels:
 
 def _suits(snapshot: Snapshot, changes: JobChanges) -> Bools:
     """Whether what a job holds is what it is to hold. (N,) bool."""
-    jobs, held, gpus = snapshot.jobs, snapshot.allocations, _sizes(snapshot, changes)
+    jobs, allocations, gpus = snapshot.jobs, snapshot.allocations, _sizes(snapshot, changes)
     one, several = _texts(changes.gpu_type, len(jobs)), _texts(changes.gpus_by_type, len(jobs))
-    row = np.searchsorted(jobs.job_id, held.job_id)
-    known = (row < len(jobs)) & (jobs.job_id[np.minimum(row, len(jobs) - 1)] == held.job_id)
-    suits = np.bincount(row[known], held.gpus[known], len(jobs)).astype(np.int64) == gpus
+    row = np.searchsorted(jobs.job_id, allocations.job_id)
+    known = (row < len(jobs)) & (jobs.job_id[np.minimum(row, len(jobs) - 1)] == allocations.job_id)
+    suits = np.bincount(row[known], allocations.gpus[known], len(jobs)).astype(np.int64) == gpus
     by_type: dict[int, Counter[str]] = {}
     types = np.array(held_types(snapshot), object)[known].tolist()
-    for job, name, count in zip(row[known].tolist(), types, held.gpus[known].tolist(), strict=True):
+    for job, name, count in zip(row[known].tolist(), types, allocations.gpus[known].tolist(), strict=True):
         by_type.setdefault(job, Counter())[name] += count
     for job, has in by_type.items():
         fits = has == types_of(several[job]) if several[job] else not one[job] or has.keys() <= {one[job], ""}

@@ -55,18 +55,18 @@ class IdealCluster:
     ) -> None:
         self.trace, self.model, self.seed = trace, model or IdealSettings(), seed
         self.capacity = np.array(nodes, np.int64)
-        self.cast = JobArrays.of(trace, int(self.capacity.max(initial=0)))
+        self.job_arrays = JobArrays.of(trace, int(self.capacity.max(initial=0)))
         self.stage = NodeArrays.of(self.capacity)
         self.free = int(self.capacity.sum())
         self._history, self._runs = UsageHistory(self.free), RunLog()
-        jobs, times, counts = len(trace), self.cast.times, self.cast.counts
+        jobs, times, counts = len(trace), self.job_arrays.times, self.job_arrays.counts
         self.start_s, self.executed_s, self.stopped_s, submit_s = times.T[:4]  # see Cast
         self.first_start_s, self.end_s = np.full(jobs, NAN), np.full(jobs, NAN)
         self.progress_s, self.rate = np.zeros(jobs), np.ones(jobs)
         self.job_id, self.gpus, self.restarts = counts[:, 0], counts[:, 1], counts[:, 3]
         self._times, self._counts = by_number(times), by_number(counts)
         self._first_start_s, self._progress_s = by_number(self.first_start_s), by_number(self.progress_s)
-        self._rates, self._duration_s = by_number(self.rate), by_number(self.cast.duration_s)
+        self._rates, self._duration_s = by_number(self.rate), by_number(self.job_arrays.duration_s)
         self._active, self._present, self._held = np.zeros(jobs, np.int64), 0, 0  # rows that wait or run, ascending
         self._active_rows = by_number(self._active)
         self._seen = _NONE  # rows of the last snapshot
@@ -188,7 +188,7 @@ class IdealCluster:
         """The cluster now."""
         rows = self._seen = self._active[: self._present].copy()
         used, shares = self._holders()
-        return snapshot(self._now_s, rows, self.cast, self.stage, used, shares, self.seed)
+        return snapshot(self._now_s, rows, self.job_arrays, self.stage, used, shares, self.seed)
 
     def apply(self, plan: Plan) -> Receipt:
         """Stop who is not in the target, start who is. Raises ConfigError for a plan without one."""
@@ -198,7 +198,7 @@ class IdealCluster:
         self._check_alone(target)
         self._check_sizes(plan, target)
         differ = np.empty(len(seen), np.int64)
-        stops, changed = changed_runs(seen, self.cast.times, target.rows, differ)
+        stops, changed = changed_runs(seen, self.job_arrays.times, target.rows, differ)
         for row in seen[differ[:stops]].tolist():
             self._stop(row)
         for place in differ[stops:changed].tolist():
@@ -237,9 +237,9 @@ class IdealCluster:
         """What became of the jobs that ended so far, in the trace's order."""
         order = np.searchsorted(self.job_id, self.trace.job_id)
         done = order[np.isfinite(self.end_s[order])]
-        useful_s = np.where(np.isfinite(self.end_s), self.cast.duration_s, self.progress_s)
+        useful_s = np.where(np.isfinite(self.end_s), self.job_arrays.duration_s, self.progress_s)
         columns: dict[str, Any] = {
-            "job_id": self.job_id, "gpus": self.gpus, "submit_s": self.cast.times[:, _SUBMIT],
+            "job_id": self.job_id, "gpus": self.gpus, "submit_s": self.job_arrays.times[:, _SUBMIT],
             "first_start_s": self.first_start_s, "end_s": self.end_s, "executed_s": self.executed_s,
             "useful_s": useful_s, "preemptions": self.restarts,
         }  # fmt: skip

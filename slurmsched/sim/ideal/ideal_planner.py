@@ -59,11 +59,11 @@ def without_guests(snapshot: Snapshot, ranking: Ranking, host: Int64s) -> Snapsh
 
 def _behind(snapshot: Snapshot, order: Int64s, guests: Bools) -> Bools:
     """Who holds a GPU that a job before it in the order holds too, guests apart. (N,) bool."""
-    held, mask = AllocatedGpus.of(snapshot), _masks(snapshot)
+    allocated, mask = AllocatedGpus.of(snapshot), _masks(snapshot)
     taken, found = np.zeros(len(snapshot.nodes), np.int64), np.zeros(len(guests), np.bool_)
-    for row in order[(held.count > 0)[order] & ~guests[order]].tolist():
-        part = slice(held.first[row], held.first[row] + held.count[row])
-        node = held.node[part]
+    for row in order[(allocated.count > 0)[order] & ~guests[order]].tolist():
+        part = slice(allocated.first[row], allocated.first[row] + allocated.count[row])
+        node = allocated.node[part]
         found[row] = bool((taken[node] & mask[part]).any())
         if not found[row]:
             taken[node] |= mask[part]
@@ -72,22 +72,22 @@ def _behind(snapshot: Snapshot, order: Int64s, guests: Bools) -> Bools:
 
 def _masks(snapshot: Snapshot) -> Int64s:
     """GPUs of each entry of Held, as a mask, 0 = not told."""
-    held, jobs = snapshot.allocations, snapshot.jobs
-    known = np.isin(held.job_id, jobs.job_id[holding(jobs)]) & (node_rows(snapshot) >= 0)
-    return held.gpu_mask[known].astype(np.int64)
+    allocations, jobs = snapshot.allocations, snapshot.jobs
+    known = np.isin(allocations.job_id, jobs.job_id[holding(jobs)]) & (node_rows(snapshot) >= 0)
+    return allocations.gpu_mask[known].astype(np.int64)
 
 
 def _without_holders(snapshot: Snapshot, moves: Bools) -> Snapshot:
     """The snapshot in which these jobs hold nothing; a GPU is free if nobody else holds it."""
-    held, nodes, node = snapshot.allocations, snapshot.nodes, node_rows(snapshot)
-    gone = np.isin(held.job_id, snapshot.jobs.job_id[moves])
+    allocations, nodes, node = snapshot.allocations, snapshot.nodes, node_rows(snapshot)
+    gone = np.isin(allocations.job_id, snapshot.jobs.job_id[moves])
     given, kept = np.zeros((2, len(nodes)), np.int64)
     for masks, which in ((given, gone), (kept, ~gone)):
-        np.bitwise_or.at(masks, node[which & (node >= 0)], held.gpu_mask[which & (node >= 0)])
+        np.bitwise_or.at(masks, node[which & (node >= 0)], allocations.gpu_mask[which & (node >= 0)])
     free = given & ~kept
     used = nodes.gpus_used - np.array([mask.bit_count() for mask in free.tolist()], np.int64)
     nodes = nodes.with_columns(gpus_used=used.astype(np.int32), gpu_mask_used=nodes.gpu_mask_used & ~free)
-    return replace(snapshot, allocations=held.take(~gone), nodes=nodes)
+    return replace(snapshot, allocations=allocations.take(~gone), nodes=nodes)
 
 
 def with_guests(target: Assignments, host: Int64s) -> Assignments:
@@ -222,10 +222,10 @@ def _split(snapshot: Snapshot, whole: Int64s, wanted: dict[int, tuple[str, int]]
 
 def _dealt(snapshot: Snapshot, part_of: dict[tuple[int, str], int]) -> Allocations:
     """The allocations, those of a gang as of its parts. part_of: job id of a part by that of its gang and its type."""
-    held = snapshot.allocations
-    pairs = zip(held.job_id.tolist(), held_types(snapshot), strict=True)
+    allocations = snapshot.allocations
+    pairs = zip(allocations.job_id.tolist(), held_types(snapshot), strict=True)
     job_id = np.array([part_of.get(pair, pair[0]) for pair in pairs], np.int64)
-    return held.with_columns(job_id=job_id).take(np.lexsort((node_rows(snapshot), job_id)))
+    return allocations.with_columns(job_id=job_id).take(np.lexsort((node_rows(snapshot), job_id)))
 
 
 # Plans for an ideal cluster.

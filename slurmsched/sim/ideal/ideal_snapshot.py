@@ -138,7 +138,7 @@ class HeldGpus:
 def snapshot(
     now_s: float,
     rows: Int64s,
-    cast: JobArrays,
+    job_arrays: JobArrays,
     stage: NodeArrays,
     used: Sequence[int],
     shares: HeldGpus | None,
@@ -153,15 +153,15 @@ def snapshot(
     floats, ints, small = np.empty((8, here)), np.empty((2, here), np.int64), np.empty((3, here), np.int32)
     holder, held = np.empty(here, np.int64), np.empty(here, np.int32)
     flags = (PENDING, RUNNING)
-    holders = job_columns(rows, cast.times, cast.counts, now_s, flags, floats, ints, small, holder, held)
+    holders = job_columns(rows, job_arrays.times, job_arrays.counts, now_s, flags, floats, ints, small, holder, held)
     for block in (floats, ints, small, holder, held):
         made_read_only(block)
 
     submit_s = floats[0]  # one array for three columns: plug-ins may see by that, that no requeue has moved any
-    columns: dict[str, Any] = {name: column.take(rows) for name, column in cast.texts.items()}
+    columns: dict[str, Any] = {name: column.take(rows) for name, column in job_arrays.texts.items()}
     columns.update(zip(_TIMES, (submit_s, submit_s, *floats), strict=True))
     columns.update(zip(_NUMBERS, (*ints, *small), strict=True))
-    columns["gpu_request"] = Labels(made_read_only(cast.gpu_request.codes[rows]), cast.gpu_request.names)
+    columns["gpu_request"] = Labels(made_read_only(job_arrays.gpu_request.codes[rows]), job_arrays.gpu_request.names)
     jobs = Jobs(**{**_defaults(Jobs, here), **columns})
     held_by = _allocations(holder[:holders], held[:holders], shares, stage)
     return Snapshot(now_s, jobs, _nodes(tuple(used), stage), stage.partitions, held_by, stage.site, seed)

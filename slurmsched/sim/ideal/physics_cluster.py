@@ -194,17 +194,17 @@ class PhysicsCluster(MovableEnds):
         self._models = trace.model.take(np.argsort(trace.job_id, kind="stable"))
         easy = models_named(self._models, physics.insensitive if isinstance(physics, LinkSensitivePhysics) else ())
         mixed = isinstance(physics, MixedTypePhysics) and physics.mixed_efficiency > 0
-        texts = dict(self.cast.texts) | {
-            "comment": _hinted(self.cast.texts.get("comment"), easy, mixed),
+        texts = dict(self.job_arrays.texts) | {
+            "comment": _hinted(self.job_arrays.texts.get("comment"), easy, mixed),
             "partition": partition,
         }
-        self.cast = replace(self.cast, texts=texts)
+        self.job_arrays = replace(self.job_arrays, texts=texts)
         jobs = len(trace)
         self._made, self._mark_s = np.zeros(jobs), np.zeros(jobs)  # progress until the mark [s]; since then at the rate
         self._hands, self._moved, self._new = GpuHolders.none(), np.zeros(0, np.int64), set[int]()
         self._shown: Snapshot | None = None
         self._colocates = physics.shared and isinstance(physics, ColocatingPhysics) and physics.colocates
-        self.scales = isinstance(physics, ScalingPhysics) and physics.scales and _any_elastic(self.cast.texts)
+        self.scales = isinstance(physics, ScalingPhysics) and physics.scales and _any_elastic(self.job_arrays.texts)
         self._progresses = physics if isinstance(physics, ProgressPhysics) else None
         self._named: tuple[Snapshot, Snapshot] | None = None  # a snapshot, and the same with models as names
         self.size, self.resizes = self.gpus.copy(), np.zeros(jobs, np.int64)
@@ -279,7 +279,7 @@ class PhysicsCluster(MovableEnds):
         """Share of the work of these rows that is done. (R,)."""
         runs_s = np.maximum(0.0, self._now_s - self._mark_s[rows]) * self.rate[rows]
         done_s = np.where(np.isnan(self.start_s[rows]), self.progress_s[rows], self._made[rows] + runs_s)
-        return np.clip(done_s / np.maximum(self.cast.duration_s[rows], 1e-9), 0.0, 1.0)
+        return np.clip(done_s / np.maximum(self.job_arrays.duration_s[rows], 1e-9), 0.0, 1.0)
 
     def _service(self, rows: Int64s) -> Floats:
         """Attained service of these rows by the GPUs that they held [GPU s]. (R,)."""
@@ -397,7 +397,7 @@ class PhysicsCluster(MovableEnds):
 
     def _reaches_s(self, row: int, share: float) -> float:
         """When a job that goes on as now has done this share of its work [s]."""
-        remaining_s = (share * self.cast.duration_s[row] - self._made[row]) / self.rate[row]
+        remaining_s = (share * self.job_arrays.duration_s[row] - self._made[row]) / self.rate[row]
         return float(self._mark_s[row] + remaining_s)
 
     def _change_at(self, row: int, share: float) -> None:

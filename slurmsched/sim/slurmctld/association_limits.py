@@ -63,15 +63,17 @@ class LimitTable:
         kinds: Mapping[str, tuple[str, str]],
     ) -> None:
         groups, place = groups_of(layout, requests, tree)
-        wishes = [list(_limit_groups(tree, row, ordered, kinds)) for row, ordered in groups]
+        limit_groups = [list(_limit_groups(tree, row, ordered, kinds)) for row, ordered in groups]
         if kinds is RUNNING:
-            wishes = [[*each, *_typed_groups(tree, *group)] for each, group in zip(wishes, groups, strict=True)]
-        room: dict[Key, float] = {key: max(much, 0.0) for each in wishes for key, much, _, _ in each}
+            limit_groups = [
+                [*each, *_typed_groups(tree, *group)] for each, group in zip(limit_groups, groups, strict=True)
+            ]
+        room: dict[Key, float] = {key: max(much, 0.0) for each in limit_groups for key, much, _, _ in each}
         rows = {key: row for row, key in enumerate(room)}
-        shape, whats = (max(len(wishes), 1), max(map(len, wishes), default=0) or 1), list(kinds)
-        whats += sorted({what for each in wishes for _, _, what, _ in each} - set(kinds))
+        shape, whats = (max(len(limit_groups), 1), max(map(len, limit_groups), default=0) or 1), list(kinds)
+        whats += sorted({what for each in limit_groups for _, _, what, _ in each} - set(kinds))
         of_group, of_what = np.full(shape, NONE, np.int64), np.zeros(shape, np.int64)
-        for at, each in enumerate(wishes):
+        for at, each in enumerate(limit_groups):
             of_group[at, : len(each)] = [rows[key] if holds else -2 - rows[key] for key, _, _, holds in each]
             of_what[at, : len(each)] = [whats.index(what) for _, _, what, _ in each]
         self.keys = tuple(rows)
@@ -444,7 +446,7 @@ def _of_job(requests: SubmittedRequests, layout: ClusterLayout, tree: Associatio
     groups, place = groups_of(layout, requests, tree)
     found = np.zeros((len(groups), 3))
     for at, (row, ordered) in enumerate(groups):
-        found[at] = [_told(tree, row, ordered, name) for name in _PER_JOB]
+        found[at] = [_inherited_limit(tree, row, ordered, name) for name in _PER_JOB]
     wall_s, gpus, gpu_s = found[place].T
     return wall_s, gpus, gpu_s
 
@@ -452,6 +454,6 @@ def _of_job(requests: SubmittedRequests, layout: ClusterLayout, tree: Associatio
 _PER_JOB = ("max_wall_s", "max_gpus_per_job", "max_gpu_s_per_job")
 
 
-def _told(tree: AssociationTree, row: int, ordered: Sequence[LimitSpec], name: str) -> float:
+def _inherited_limit(tree: AssociationTree, row: int, ordered: Sequence[LimitSpec], name: str) -> float:
     of_qos = next((much for qos in ordered if (much := float(getattr(qos, name)))), 0.0)
     return of_qos or float(tree.nearest(row, name))

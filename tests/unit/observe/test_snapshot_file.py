@@ -194,7 +194,7 @@ def marked(value: Any, place: str, planted: set[str]) -> Any:
 
 def test_hidden__leaves_no_mark_in_any_field(tmp_path: Path) -> None:
     """A mark in every text of every table, record, setting and memory: none of it is in the file."""
-    wait, wish = NodeWait("n1", 3, 9.0), JobGpuRequest(7, 1.0, form="gpus", count=2, bars=("x",), asks="gpu:2")
+    wait, gpu_request = NodeWait("n1", 3, 9.0), JobGpuRequest(7, 1.0, form="gpus", count=2, bars=("x",), asks="gpu:2")
     operation = Operation(
         "7-1",
         Purpose.PREEMPT,
@@ -219,7 +219,7 @@ def test_hidden__leaves_no_mark_in_any_field(tmp_path: Path) -> None:
         placed=(PlacedJob(7, 1.0, 2.0, "n1", 2, 9.0, 9.0, 1.0, False, "x"),),
         carry={"who": ["zoe"]}, warnings=("x",), tag="x",
         reservations=Reservations.build(1, {"name": ["x"], "node_list": ["n1"], "users": ["zoe"]}),
-        picking=GpuSelection((), frozen([-1], np.int64), ((),), (24, 11, 5), (wish,)),
+        gpu_selection=GpuSelection((), frozen([-1], np.int64), ((),), (24, 11, 5), (gpu_request,)),
     )  # fmt: skip
     planted: set[str] = set()
     full = marked(given, "", planted)

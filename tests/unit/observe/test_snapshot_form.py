@@ -70,7 +70,7 @@ def test_form__gives_a_whole_snapshot_back() -> None:
         topology=SiteTopology((wires,), np.zeros(4, np.int64)),
         allocations=[{"job_id": 1, "node": "n1", "gpus": 2}],
         overrides=list_overrides(1, "n1", submit_s=2.0, since_s=3.0).records,
-        picking=GpuSelection(
+        gpu_selection=GpuSelection(
             (node,), np.zeros(4, np.int64), ((4,), (), (4,), (4,)), (26, 5), (JobGpuRequest(1, 2.0, "gpus", 2),)
         ),
     )

@@ -23,7 +23,7 @@ from slurmsched.model import (
     Snapshot,
 )
 from slurmsched.model.ordering import ordered
-from slurmsched.planning.earliest_starts import given_back, own_starts, untold
+from slurmsched.planning.earliest_starts import own_starts, restore_proposal, unwritten_changes
 from slurmsched.planning.planner import Planner
 from slurmsched.testing import snapshot
 
@@ -72,22 +72,22 @@ def test_deferrals__nothing_is_written_by_default() -> None:
     assert plan.notes == ("the policy would start 1 job later; set lever.start = true to write that",)
 
 
-def test_untold__sizes_and_types_that_slurm_does_not_hear_of() -> None:
+def test_unwritten_changes__sizes_and_types_that_slurm_does_not_hear_of() -> None:
     """One job of another size, one of a type that it does not ask for; what it asks for already is no news."""
     given = queue({"gpus": 2}, {"gpus": 2}, {"gpu_request": "gpu:a100:1"}, {"gpu_request": "gpu:1"})
     wants = JobChanges(gpus=np.array([4, 2, 0, 0], np.int32), gpu_type=Labels.of(["", "", "a100", "v100"]))
-    found = untold(given, Ranking(np.arange(4), changes=wants), np.ones(4, np.bool_), LeverConfig())
+    found = unwritten_changes(given, Ranking(np.arange(4), changes=wants), np.ones(4, np.bool_), LeverConfig())
     assert found == (
         "the policy would give 1 job another number of GPUs; set lever.size = true to write that",
         "the policy would run 1 job on a certain GPU type; set placement.types = true to send them there",
     )
 
 
-def test_untold__who_would_be_on_the_gpus_of_another_job() -> None:
+def test_unwritten_changes__who_would_be_on_the_gpus_of_another_job() -> None:
     """Two guests that wait count; without one nothing is said."""
     given = queue({}, {}, {})
     found = [
-        untold(
+        unwritten_changes(
             given, Ranking(np.arange(3), changes=JobChanges(beside=np.array(ids))), np.ones(3, np.bool_), LeverConfig()
         )
         for ids in ([-1, 1, 1], [-1, -1, -1])
@@ -149,7 +149,7 @@ def test_deferrals__a_renewal_that_was_not_sent_is_no_change_by_somebody_else() 
     assert starts(plan) == {1: (1_600.0, False)}
     assert plan.overrides == (held(1_600.0, values=(1_200.0, 1_600.0), base_s=900.0),)  # whichever it has then
     assert own_starts(given).jobs.eligible_s.tolist() == [900.0]
-    assert [(action.job_id, action.old) for action in given_back(given, "undo").actions] == [(1, 1_200.0)]
+    assert [(action.job_id, action.old) for action in restore_proposal(given, "undo").actions] == [(1, 1_200.0)]
     foreign = queue({"eligible_s": 1_400.0}, overrides=given.overrides)
     assert [record.abandoned for record in planner({1: INF}).plan(foreign).overrides] == [True]
 
@@ -166,7 +166,7 @@ def test_deferrals__a_first_start_that_was_not_sent_may_be_given_anew() -> None:
     plan = planner({1: INF}).plan(given)
     assert (starts(plan), plan.overrides) == (
         {1: (1_600.0, False)}, (held(1_600.0, values=(1_500.0,), base_s=900.0),))  # fmt: skip
-    assert given_back(given, "undo").actions == ()
+    assert restore_proposal(given, "undo").actions == ()
 
 
 def test_deferrals__a_start_before_an_unsent_one_may_be_reached() -> None:
@@ -282,6 +282,6 @@ def test_deferrals__no_more_than_a_cycle_may_write() -> None:
 def test_given_back__is_what_undo_sends() -> None:
     """Every start on record of a job that still waits for it."""
     given = queue({"eligible_s": 1_300.0}, {}, overrides=(held(1_300.0), held(0.0, 2)))
-    back = given_back(given, "undo")
+    back = restore_proposal(given, "undo")
     assert [(action.job_id, action.restores) for action in back.actions] == [(1, True)]
     assert back.overrides == (held(0.0, note="undo"),)

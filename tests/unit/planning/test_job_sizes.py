@@ -32,7 +32,7 @@ from slurmsched.model.columns import Labels
 from slurmsched.model.gpu_selection import counted
 from slurmsched.model.ordering import ordered
 from slurmsched.planning.gate import CurrentJob, GateContext, GateTime, refusal
-from slurmsched.planning.job_overrides import SIZE_FIELDS, JobOverrides, by_job, given_back, records_of
+from slurmsched.planning.job_overrides import SIZE_FIELDS, JobOverrides, by_job, records_of, restore_proposal
 from slurmsched.planning.job_sizes import own_sizes, running_sizes
 from slurmsched.planning.levers import undo_plan
 from slurmsched.planning.planner import Planner
@@ -168,7 +168,7 @@ def test_sizes__each_way_of_asking_has_its_own_options(
     assert all(
         getattr(seen, name).tolist() == getattr(own, name).tolist() for name in ("gpus", "nodes", "tasks", "cpus")
     )
-    (back,) = given_back(given, SIZE_FIELDS, "undo").actions
+    (back,) = restore_proposal(given, SIZE_FIELDS, "undo").actions
     assert (back.new, back.old) == (texts[1], texts[0])
     own_words = {"Gres": "Gres=gpu:2", "TresPerJob": "TresPerJob=gres/gpu:2", "NumTasks": "NumTasks=2 NumCPUs=6",
                  "NumNodes": "NumNodes=2 NumTasks=4 NumCPUs=8"}[words.partition("=")[0]]  # fmt: skip
@@ -193,7 +193,7 @@ def test_sizes__a_task_that_left_its_array_takes_the_record_along() -> None:
     has = {"gpus": 4, "gpu_request": "gpu:4", "array_job_id": 1}
     given = queue(has, {**has, "state": "RUNNING", "start_s": 950.0}, has, {**has, "gpus": 2, "gpu_request": "gpu:2"},
                   overrides=record_of)  # fmt: skip
-    undone = given_back(given, SIZE_FIELDS, "undo")
+    undone = restore_proposal(given, SIZE_FIELDS, "undo")
     assert asks(undone) == {1: ("gpu:2", "gpu:4", "gpu:2"), 3: ("gpu:2", "gpu:4", "gpu:2")}
     plan = planner({1: 4, 3: 4}).plan(given)
     assert asks(plan) == {3: ("gpu:2", "gpu:4", "gpu:2")}  # a task by itself keeps no size of ours
@@ -296,7 +296,7 @@ def test_sizes__undo_tells_every_refusal(tmp_path: Path) -> None:
     log = OverrideLog(tmp_path / "journal.jsonl")
     log.record(records_of([record("gpu:4", **ABANDONED, note=OTHER)]))
     given = queue({"gpus": 4, "gpu_request": "gpu:4"}, overrides=OverrideRecorder(log).known)
-    (step,) = given_back(given, SIZE_FIELDS, "undo: its own").actions
+    (step,) = restore_proposal(given, SIZE_FIELDS, "undo: its own").actions
     assert (step.new, repeated(Outcome(step, "refused", OTHER))) == ("gpu:2", False)
 
 
@@ -333,7 +333,7 @@ def test_sizes__go_back_when_the_lever_is_turned_off_and_at_undo() -> None:
     given = queue({"gpus": 4, "gpu_request": "gpu:4"}, overrides=records_of((record("gpu:4"),)))
     back = {1: ("gpu:2", "gpu:4", "gpu:2")}
     assert asks(planner({1: 4}, on=False).plan(given)) == back
-    undone = given_back(given, SIZE_FIELDS, "undo")
+    undone = restore_proposal(given, SIZE_FIELDS, "undo")
     assert (asks(undone), [pin.open for pin in by_job(undone.overrides)], type(undone.actions[0])) == (
         back,
         [False],

@@ -16,7 +16,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from slurmsched.model.hints import REPORTED, parse_hints
-from slurmsched.slurm.job_reports import JobWants, read_report, write_wants
+from slurmsched.slurm.job_reports import RunningJobRequest, read_report, write_job_requests
 from tests.unit.plugin.lua import PLUGIN
 
 SCRIPT = PLUGIN / "job" / "slurmsched-job"
@@ -113,7 +113,7 @@ def test_report__of_an_array_task_changes_its_own_comment_alone(job: Path) -> No
 
 def test_wants__of_a_size_end_with_the_run_that_was_asked(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that came back without that size does not leave for it again and again; other requests hold."""
-    write_wants(job / "jobs", {7: JobWants(4, 1_000, run=1)})
+    write_job_requests(job / "jobs", {7: RunningJobRequest(4, 1_000, run=1)})
     for restarts, gpus in (("", 0), ("1", 4), ("2", 0)):
         monkeypatch.setenv("SLURM_RESTART_COUNT", restarts)
         assert tuple(module().wants()) == (gpus, 1_000, False)
@@ -124,7 +124,7 @@ def test_wants__of_a_size_end_with_the_run_that_was_asked(job: Path, monkeypatch
 def test_wants__are_read_as_slurmsched_writes_them(job: Path) -> None:
     """By shell and by Python; nothing where nothing is wanted."""
     assert (said("wants"), tuple(module().wants())) == ((0, ""), (0, 0, False))
-    write_wants(job / "jobs", {7: JobWants(4, 1_000, True)})
+    write_job_requests(job / "jobs", {7: RunningJobRequest(4, 1_000, True)})
     assert said("wants") == (0, "gpus=4\ncheckpoint=1000\nstop=yes\n")
     assert (said("wants", "gpus"), said("wants", "cpus")[0]) == ((0, "4\n"), 2)
     assert tuple(module().wants()) == (4, 1_000, True)
@@ -174,7 +174,7 @@ def trained(job: Path, workers: int, steps: int = 12) -> dict[str, Any]:
 
 def test_elastic__changes_its_size_between_steps_and_loses_none(job: Path) -> None:
     """It leaves for the size that is wanted, goes on there, and ends as one that never changed."""
-    write_wants(job / "jobs", {7: JobWants(3)})
+    write_job_requests(job / "jobs", {7: RunningJobRequest(3)})
     first = trained(job, 1)
     assert (first["step"], "leaves at step 1 for 3" in first["said"]) == (1, True)
     assert "requeue 7" in (job / "asked").read_text()
@@ -186,7 +186,7 @@ def test_elastic__changes_its_size_between_steps_and_loses_none(job: Path) -> No
 def test_elastic__trains_on_where_slurm_takes_no_requeue(job: Path) -> None:
     """slurmctld may be away for a while: that ends no training."""
     (job / "bin" / "scontrol").write_text("#!/bin/sh\nexit 1\n")
-    write_wants(job / "jobs", {7: JobWants(3)})
+    write_job_requests(job / "jobs", {7: RunningJobRequest(3)})
     state = trained(job, 1)
     assert (state["step"], state["said"].count("stays"), state["runs"]) == (12, 1, [[0, 1]])
 
@@ -219,7 +219,7 @@ def test_callbacks__tell_progress_and_stop_when_that_is_wanted(job: Path, monkey
         64,
         False,
     )
-    write_wants(job / "jobs", {7: JobWants(0, 5, True)})
+    write_job_requests(job / "jobs", {7: RunningJobRequest(0, 5, True)})
     step()
     assert stopped() and (name == "report_lightning" or control.should_save)
 
@@ -239,11 +239,11 @@ def test_huggingface__every_process_does_what_the_first_one_reads(job: Path, mon
     said = []
     for request in (0, 5, 5):
         sent.clear()
-        write_wants(job / "jobs", {7: JobWants(0, request, request > 0)})
+        write_job_requests(job / "jobs", {7: RunningJobRequest(0, request, request > 0)})
         for rank, each in enumerate((first, second)):
             state = SimpleNamespace(global_step=1, max_steps=9, is_world_process_zero=not rank)
             control = SimpleNamespace(should_training_stop=False, should_save=False)
             each.on_step_end(args, state, control)
             said.append((control.should_training_stop, control.should_save))
-            write_wants(job / "jobs", {7: JobWants()})  # before the second process has looked
+            write_job_requests(job / "jobs", {7: RunningJobRequest()})  # before the second process has looked
     assert said == [(False, False)] * 2 + [(True, True)] * 2 + [(True, False)] * 2

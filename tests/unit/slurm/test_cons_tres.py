@@ -109,7 +109,7 @@ def test_wish__number_of_nodes(nodes, tasks, expected):
 def test_wish__more_nodes_than_the_least():
     """As 26.05.5 shows --nodes=2-3; --nodes=3 shows the same three everywhere."""
     told = [wish_of(record(nodes="3-3", tasks=2, least=f"node={least},"), "wrap") for least in (2, 3)]
-    assert [wish and wish.nodes for wish in told] == [0, 3]
+    assert [gpu_request and gpu_request.nodes for gpu_request in told] == [0, 3]
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def test_wish__of_a_job_that_was_renamed_meanwhile():
     assert wish_of(record(name="new"), "old") is None
     slurm = Scontrol({7: record(name="new")})
     records = SelectionRecords(slurm, read_gpu_request)
-    wishes = [records.read(busy(name=name).jobs, cores=False)[1] for name in ("old", "new", "new")]
-    assert [len(each) for each in wishes] == [0, 1, 1]
+    gpu_requests = [records.read(busy(name=name).jobs, cores=False)[1] for name in ("old", "new", "new")]
+    assert [len(each) for each in gpu_requests] == [0, 1, 1]
     assert slurm.asked == ["all", [7], "all"]
 
 
@@ -207,18 +207,18 @@ def test_pickers__add_the_nodes_as_slurm_has_them(gres_conf):
     slurm = Scontrol({7: record()}, NODE)
     pickers, at = SelectionReader(gres_conf, slurm), snapshot([wait(7)], "1x8", site=SITE)
     for _ in range(2):
-        picking = pickers(at).picking
-    assert picking is not None
-    assert (picking.kinds[0].sockets, picking.kinds[0].socket.tolist()) == (2, [0, 0, 0, 0, 1, 1, 1, 1])
+        gpu_selection = pickers(at).gpu_selection
+    assert gpu_selection is not None
+    assert (gpu_selection.kinds[0].sockets, gpu_selection.kinds[0].socket.tolist()) == (2, [0, 0, 0, 0, 1, 1, 1, 1])
     assert [call[-1] for call in slurm.calls] == ["%N %X %Y %Z", "job"]
 
 
 @pytest.mark.parametrize(("used", "free"), [(5, (28, 31)), (4, ())])
 def test_pickers__cores_that_jobs_hold(gres_conf, used, free):
     """By socket; not known where Slurm counts other CPUs on the node than jobs show."""
-    found = SelectionReader(gres_conf, Scontrol({7: record(), 8: RUNS}, NODE))(busy(used)).picking
+    found = SelectionReader(gres_conf, Scontrol({7: record(), 8: RUNS}, NODE))(busy(used)).gpu_selection
     assert found is not None
-    assert (found.free_cores, [wish.job_id for wish in found.wishes]) == ((free,), [7])
+    assert (found.free_cores, [gpu_request.job_id for gpu_request in found.gpu_requests]) == ((free,), [7])
 
 
 def busy(used: int = 5, **columns: object) -> Snapshot:
@@ -233,9 +233,9 @@ def test_pickers__ask_for_jobs_that_are_new_or_look_otherwise(gres_conf):
     pickers = SelectionReader(gres_conf, slurm)
     pickers(busy())
     asked = len(slurm.calls)
-    again = pickers(busy()).picking
+    again = pickers(busy()).gpu_selection
     assert again is not None
-    assert (len(slurm.calls), again.free_cores, len(again.wishes)) == (asked, ((28, 31),), 1)
+    assert (len(slurm.calls), again.free_cores, len(again.gpu_requests)) == (asked, ((28, 31),), 1)
     pickers(busy(gpu_request="gpu:4", gpus=4))
     assert len(slurm.calls) == asked + 1
 
@@ -250,9 +250,9 @@ def test_pickers__know_nodes_by_their_types(tmp_path, told, known):
     path.write_text("".join(lines))
     at = snapshot([wait(7)], "1x4", site=SITE)
     slurm = Scontrol({7: record()}, {**NODE, "%N %G": f"n1 {told}\n"})
-    picking = SelectionReader(TopologyConfig(gres_conf=str(path)), slurm)(at).picking
-    assert picking is not None
-    assert (picking.kinds, picking.free_cores) == (((TypedNode(types),), ((0,),)) if known else ((), ((),)))
+    gpu_selection = SelectionReader(TopologyConfig(gres_conf=str(path)), slurm)(at).gpu_selection
+    assert gpu_selection is not None
+    assert (gpu_selection.kinds, gpu_selection.free_cores) == (((TypedNode(types),), ((0,),)) if known else ((), ((),)))
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_pickers__say_when_no_request_can_be_rewritten(gres_conf, retype, warnin
 def test_pickers__ask_nothing_while_nobody_could_be_pinned(gres_conf):
     """No job of several GPUs waits."""
     slurm = Scontrol({})
-    assert SelectionReader(gres_conf, slurm)(snapshot([wait(7, gpus=1)], "1x8", site=SITE)).picking is None
+    assert SelectionReader(gres_conf, slurm)(snapshot([wait(7, gpus=1)], "1x8", site=SITE)).gpu_selection is None
     assert slurm.calls == []
 
 
@@ -291,7 +291,7 @@ def test_pickers__ask_nothing_while_nobody_could_be_pinned(gres_conf):
 def test_pickers__say_where_the_model_does_not_hold(gres_conf, site, text):
     """Nobody is pinned on a guess."""
     found = SelectionReader(gres_conf, Scontrol({}))(snapshot([wait(7)], "1x8", site=site))
-    assert found.picking is None
+    assert found.gpu_selection is None
     assert text in found.warnings[-1]
 
 
@@ -299,6 +299,6 @@ def test_pickers__say_when_gres_conf_cannot_be_read(tmp_path):
     """The nodes are unknown then, and the warning names the file."""
     pickers = SelectionReader(TopologyConfig(gres_conf=str(tmp_path / "none")), Scontrol({7: record()}))
     found = pickers(snapshot([wait(7)], "1x8", site=SITE))
-    assert found.picking is not None
-    assert found.picking.node_kind.tolist() == [-1]
+    assert found.gpu_selection is not None
+    assert found.gpu_selection.node_kind.tolist() == [-1]
     assert "cannot be read" in found.warnings[-1]

@@ -12,7 +12,14 @@ from slurmsched.errors import InputError
 from slurmsched.model.hints import parse_hints
 from slurmsched.model.plan import AskSize
 from slurmsched.model.snapshot import Snapshot
-from slurmsched.slurm.job_reports import JobWants, ReportReader, ask_size, forget_wants, read_wants, write_wants
+from slurmsched.slurm.job_reports import (
+    ReportReader,
+    RunningJobRequest,
+    ask_size,
+    forget_job_requests,
+    read_job_request,
+    write_job_requests,
+)
 from slurmsched.slurm.writer import CommandWriter
 from slurmsched.testing.builders import snapshot as made
 
@@ -106,29 +113,29 @@ def test_wants__of_another_size_are_of_one_run_and_change_alone(folder: Path) ->
     """What else a job is asked for stays. The next run is not asked, while it waits for that it still counts. Files of
     jobs that are gone go."""
     stays, left, back = {"job_id": 1}, {"job_id": 2, "state": "PD", "restarts": 4}, {"job_id": 3, "restarts": 4}
-    write_wants(folder, {1: JobWants(4, 1_000, True), 9: JobWants(stop=True)})
+    write_job_requests(folder, {1: RunningJobRequest(4, 1_000, True), 9: RunningJobRequest(stop=True)})
     for job, size, run in ((1, 8, 0), (2, 8, 3), (3, 8, 3)):
         ask_size(folder, AskSize(job, 0.0, "", "", size, run))
     ask_size(None, AskSize(1, 0.0, "", "", 1))
     seen = queue(stays, left, back)
     assert ReportReader(folder, lambda user: ME)(seen).jobs.wanted_gpus.tolist() == [8, 8, 0]
-    forget_wants(folder, seen.jobs)
-    forget_wants(None, seen.jobs)
+    forget_job_requests(folder, seen.jobs)
+    forget_job_requests(None, seen.jobs)
     assert sorted(path.name for path in (folder / "wants").iterdir()) == ["1", "2"]
-    assert read_wants(folder, 1) == JobWants(8, 1_000, True, 0)
+    assert read_job_request(folder, 1) == RunningJobRequest(8, 1_000, True, 0)
     ask_size(folder, AskSize(1, 0.0, "", ""))
-    assert read_wants(folder, 1) == JobWants(0, 1_000, True)
+    assert read_job_request(folder, 1) == RunningJobRequest(0, 1_000, True)
 
 
 def test_wants__one_bad_file_stops_no_other(folder: Path) -> None:
     """It asks for nothing, is told of and stays; a folder of reports that is away hides no size either."""
     (folder / "wants" / "1").write_text("gpus=two")
     (folder / "reports").rmdir()
-    write_wants(folder, {2: JobWants(4), 9: JobWants(4)})
+    write_job_requests(folder, {2: RunningJobRequest(4), 9: RunningJobRequest(4)})
     after = ReportReader(folder, lambda user: ME)(seen := queue({"job_id": 1}, {"job_id": 2}))
     assert (after.jobs.wanted_gpus.tolist(), len(after.warnings)) == ([0, 4], 2)
     assert "wants/1" in after.warnings[0]
-    forget_wants(folder, seen.jobs)
+    forget_job_requests(folder, seen.jobs)
     asks = [AskSize(job, 0.0, "", "", 8) for job in (1, 2)]
     writer = CommandWriter(None, partial(ask_size, folder))  # type: ignore[arg-type]
     assert [writer._alone(each).status for each in asks] == ["refused", "written"]
@@ -137,10 +144,10 @@ def test_wants__one_bad_file_stops_no_other(folder: Path) -> None:
 
 def test_wants__are_there_whole_or_gone(folder: Path) -> None:
     """As a shell reads them; one that wants nothing has no file."""
-    write_wants(folder, {7: JobWants(4, 1_000, True), 8: JobWants()})
+    write_job_requests(folder, {7: RunningJobRequest(4, 1_000, True), 8: RunningJobRequest()})
     assert (folder / "wants" / "7").read_text() == "gpus=4\ncheckpoint=1000\nstop=yes\n"
-    assert read_wants(folder, 7) == JobWants(4, 1_000, True)
-    write_wants(folder, {7: JobWants()})
-    assert ([*(folder / "wants").iterdir()], read_wants(folder, 7)) == ([], JobWants())
+    assert read_job_request(folder, 7) == RunningJobRequest(4, 1_000, True)
+    write_job_requests(folder, {7: RunningJobRequest()})
+    assert ([*(folder / "wants").iterdir()], read_job_request(folder, 7)) == ([], RunningJobRequest())
     with pytest.raises(InputError, match="cannot be written"):
-        write_wants(folder / "none", {7: JobWants(1)})
+        write_job_requests(folder / "none", {7: RunningJobRequest(1)})

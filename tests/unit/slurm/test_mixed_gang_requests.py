@@ -17,10 +17,12 @@ def test_gang_requests__reads_those_that_may_have_several_types() -> None:
     slurm = Scontrol({7: record(nodes="2-2", tasks=2)})
     requests, at = MixedGangRequests(slurm), snapshot([GANG, wait(8), {**wait(9), "nodes": 2}], "2x8", site=SITE)
     for _ in range(2):
-        picking = requests(at).picking
-    assert picking is not None
-    assert [(wish.job_id, wish.nodes, wish.even) for wish in picking.wishes] == [(7, 2, True)]
-    assert (picking.kinds, picking.node_kind.tolist(), picking.version) == ((), [-1, -1], (26, 5, 5))
+        gpu_selection = requests(at).gpu_selection
+    assert gpu_selection is not None
+    assert [
+        (gpu_request.job_id, gpu_request.nodes, gpu_request.even) for gpu_request in gpu_selection.gpu_requests
+    ] == [(7, 2, True)]
+    assert (gpu_selection.kinds, gpu_selection.node_kind.tolist(), gpu_selection.version) == ((), [-1, -1], (26, 5, 5))
     assert len(slurm.calls) == 1
 
 

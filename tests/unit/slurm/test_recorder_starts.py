@@ -11,7 +11,7 @@ import pytest
 from slurmsched.config import LeverConfig, ScopeConfig
 from slurmsched.db.override_log import OverrideLog
 from slurmsched.model import JobChanges, Outcome, Override, OverrideState, Plan, Ranking, SetStart
-from slurmsched.planning.earliest_starts import deferrals, given_back
+from slurmsched.planning.earliest_starts import deferrals, restore_proposal
 from slurmsched.slurm.recorder import OverrideRecorder
 from slurmsched.testing import snapshot
 
@@ -65,7 +65,7 @@ def test_end__what_was_not_sent_is_told_from_what_somebody_else_changed(tmp_path
     now.begin(Plan(actions=moved.actions, overrides=moved.overrides), np.array([7]))
     now.end([])
     for known in (now.known, OverrideRecorder(OverrideLog(tmp_path / "journal.jsonl")).known):
-        back = given_back(replace(given, overrides=known), "undo")
+        back = restore_proposal(replace(given, overrides=known), "undo")
         assert [(action.job_id, action.old, action.restores) for action in back.actions] == [(7, 500.0, True)]
 
 

@@ -60,7 +60,7 @@ def wait(job_id: int, gpus: int = 2, comment: str = HINT, **columns: Any) -> dic
     return row | {"gpu_request": f"gpu:{gpus}", "user": "alice", "eligible_s": NOW_S - 60} | columns
 
 
-def wish(job_id: int, gpus: int = 2, **values: Any) -> JobGpuRequest:
+def gpu_request(job_id: int, gpus: int = 2, **values: Any) -> JobGpuRequest:
     plain = {"form": "gpus-per-node", "count": gpus, "tasks": 1, "cpus_per_task": gpus}
     return JobGpuRequest(job_id, NOW_S - 60, **{**plain, **values})
 
@@ -81,7 +81,7 @@ def on_fabric(at: Snapshot, text: str) -> Snapshot:
 def cluster(
     jobs: Sequence[Mapping[str, Any]],
     free: Sequence[Sequence[int]],
-    wishes: Sequence[JobGpuRequest] | None = None,
+    gpu_requests: Sequence[JobGpuRequest] | None = None,
     **others: Any,
 ) -> Snapshot:
     """free: for each node n1, n2, ... its free GPUs; each of the others is held by a job, with a core near it."""
@@ -92,10 +92,12 @@ def cluster(
         held += [{"job_id": 1000 + 10 * at + g, "node": f"n{at + 1}", "gpus": 1, "gpu_mask": 1 << g} for g in busy]
         cores.append(tuple(CORES - sum(g // 4 == s for g in busy) for s in range(SOCKETS)))
     made = snapshot([*jobs, *rows], f"{len(free)}x8", now_s=NOW_S, allocations=held, site=Site(version="26.05.5"))
-    if wishes is None:
-        wishes = [wish(int(job["job_id"]), int(job["gpus"])) for job in jobs]
-    picking = GpuSelection((slurm_node(),), frozen([0] * len(free), np.int64), tuple(cores), (26, 5), tuple(wishes))
-    return replace(made, topology=mesh_of(len(free)), picking=picking, **others)
+    if gpu_requests is None:
+        gpu_requests = [gpu_request(int(job["job_id"]), int(job["gpus"])) for job in jobs]
+    gpu_selection = GpuSelection(
+        (slurm_node(),), frozen([0] * len(free), np.int64), tuple(cores), (26, 5), tuple(gpu_requests)
+    )
+    return replace(made, topology=mesh_of(len(free)), gpu_selection=gpu_selection, **others)
 
 
 def lists(found: Proposal) -> dict[int, str]:

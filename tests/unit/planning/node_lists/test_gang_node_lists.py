@@ -36,12 +36,12 @@ from slurmsched.planning.proposals import Proposal
 from tests.unit.planning.node_lists.node_list_cases import (
     NOW_S,
     cluster,
+    gpu_request,
     list_overrides,
     lists,
     on_fabric,
     rules,
     wait,
-    wish,
 )
 
 ALL, HALF = list(range(8)), [0, 1, 2, 3]
@@ -55,17 +55,17 @@ def gang(job_id: int = 1, nodes: int = 2, each: int = 4, **columns: Any) -> dict
 
 
 def asks(job_id: int = 1, nodes: int = 2, each: int = 4, **values: Any) -> JobGpuRequest:
-    return wish(job_id, each, **{"tasks": nodes, "cpus_per_task": 1, "nodes": nodes, **values})
+    return gpu_request(job_id, each, **{"tasks": nodes, "cpus_per_task": 1, "nodes": nodes, **values})
 
 
 def leaves(
     jobs: Sequence[Mapping[str, Any]] = (),
     free: Sequence[Sequence[int]] = (ALL,) * 4,
-    wishes: Sequence[JobGpuRequest] = (),
+    gpu_requests: Sequence[JobGpuRequest] = (),
     **others: Any,
 ) -> Snapshot:
     """Two leaf switches, n1 and n3 under one, n2 and n4 under the other."""
-    return on_fabric(cluster(jobs or [gang()], free, wishes or (asks(),), **others), LEAVES)
+    return on_fabric(cluster(jobs or [gang()], free, gpu_requests or (asks(),), **others), LEAVES)
 
 
 def planned(at: Snapshot, limits: PlacementConfig = HINTS, placement: Any = Linked()) -> Proposal:  # noqa: B008
@@ -139,7 +139,7 @@ def test_gang__no_list_where_a_reservation_comes_before_it_would_be_over(nodes, 
 
 def test_gang__shares_that_do_not_divide_are_taken_rounded_up():
     """Slurm may give the first node four of seven CPUs: the second gang would not fit beside the first."""
-    at = leaves([gang(each=2, cpus=7), gang(2, each=2, cpus=7)], wishes=(asks(each=2), asks(2, each=2)))
+    at = leaves([gang(each=2, cpus=7), gang(2, each=2, cpus=7)], gpu_requests=(asks(each=2), asks(2, each=2)))
     seven_left = at.nodes.with_columns(cpus_used=at.nodes.cpus - 7)
     assert lists(planned(replace(at, nodes=seven_left))) == {1: "n[1,3]", 2: "n[2,4]"}
 
@@ -157,7 +157,7 @@ def test_gang__shares_that_do_not_divide_are_taken_rounded_up():
 def test_gang__by_hint_or_all(pin, comment, expected):
     """As jobs of one node; one GPU on each of two nodes is a gang too."""
     assert lists(planned(leaves([gang(comment=comment)]), PlacementConfig(pin=pin))) == expected
-    small = leaves([gang(each=1, comment=comment)], wishes=(asks(each=1),))
+    small = leaves([gang(each=1, comment=comment)], gpu_requests=(asks(each=1),))
     assert lists(planned(small, PlacementConfig(pin=pin))) == expected
 
 
@@ -178,7 +178,7 @@ def test_gang__by_hint_or_all(pin, comment, expected):
 )
 def test_gang__left_alone_with_a_reason(columns, values, rule):
     """The user's own wishes, and what could break by a list."""
-    found = planned(leaves([gang(**columns)], wishes=(asks(**values),)))
+    found = planned(leaves([gang(**columns)], gpu_requests=(asks(**values),)))
     assert (lists(found), rules(found)) == ({}, {1: rule})
 
 
@@ -230,7 +230,7 @@ def test_gang__whose_fabric_is_told_by_a_file_that_slurm_does_not_have():
     """A flat Slurm takes any list; one with blocks of its own takes those in one; one that has not told, none."""
     at = on_fabric(leaves(free=([0], ALL, ALL, [0])), BLOCKS).topology
     plain = SiteTopology()
-    flat, blocks, untold = (
+    flat, blocks, unwritten_changes = (
         replace(at, slurm_fabric=slurm.slurm_fabric, slurm_cell=slurm.slurm_cell, slurm_known=known)
         for slurm, known in ((plain, True), (at, True), (plain, False))
     )
@@ -239,7 +239,7 @@ def test_gang__whose_fabric_is_told_by_a_file_that_slurm_does_not_have():
     switches = replace(blocks, fabric=free.topology.fabric, cell=free.topology.cell)
     assert lists(planned(replace(free, topology=switches))) == {}
     assert lists(planned(replace(leaves(free=([0], ALL, ALL, ALL)), topology=switches))) == {1: "n[3-4]"}
-    assert rules(planned(replace(free, topology=untold))) == {1: "pin-gang"}
+    assert rules(planned(replace(free, topology=unwritten_changes))) == {1: "pin-gang"}
 
 
 def test_gang__under_one_switch_of_a_tree_without_a_root():
@@ -253,10 +253,10 @@ def test_gang__under_one_switch_of_a_tree_without_a_root():
 def test_gang__in_blocks_only_where_slurm_shows_segments(version, rule):
     """Earlier releases tell nobody what a job asked for."""
     at = on_fabric(leaves(), BLOCKS)
-    old = replace(at, picking=replace(at.picking, version=version))
+    old = replace(at, gpu_selection=replace(at.gpu_selection, version=version))
     assert (bool(lists(planned(old))), rules(planned(old))) == (not rule, rule)
     tree = leaves()
-    assert lists(planned(replace(tree, picking=replace(tree.picking, version=version))))
+    assert lists(planned(replace(tree, gpu_selection=replace(tree.gpu_selection, version=version))))
 
 
 def test_gang__that_may_have_no_node_is_told_nothing_of_the_fabric():
@@ -292,13 +292,16 @@ def test_gang__excluded_nodes_features_and_partitions_are_obeyed():
 def test_gang__takes_its_share_before_the_next():
     """Two gangs and a job of one node: nobody is promised what another takes."""
     jobs = [gang(each=8), gang(2, each=8), wait(3)]
-    found = planned(leaves(jobs, wishes=(asks(each=8), asks(2, each=8), wish(3))))
+    found = planned(leaves(jobs, gpu_requests=(asks(each=8), asks(2, each=8), gpu_request(3))))
     assert lists(found) == {1: "n[1,3]", 2: "n[2,4]"}
 
 
 def test_gang__that_does_not_fit_lets_nobody_pass():
     """As Slurm does: what comes after it starts no earlier."""
-    assert lists(planned(leaves([gang(nodes=5, each=8), wait(2)], wishes=(asks(nodes=5, each=8), wish(2))))) == {}
+    assert (
+        lists(planned(leaves([gang(nodes=5, each=8), wait(2)], gpu_requests=(asks(nodes=5, each=8), gpu_request(2)))))
+        == {}
+    )
 
 
 def test_gang__uneven_counts_are_given_to_no_node():
@@ -321,9 +324,9 @@ def test_gang__a_list_that_is_as_good_stays(pinned):
 def test_gang__a_list_stays_while_slurm_has_not_told_its_fabric():
     """Nothing speaks against it; it still goes back once it is late."""
     at = leaves([gang(nodes_asked="n[1,3]")], overrides=records_of((kept("n[1,3]"),)))
-    untold = replace(at, topology=replace(at.topology, slurm_known=False))
-    assert lists(planned(untold)) == {}
-    assert lists(planned(replace(untold, now_s=NOW_S + HINTS.start_timeout_s + 1))) == {1: ""}
+    unwritten_changes = replace(at, topology=replace(at.topology, slurm_known=False))
+    assert lists(planned(unwritten_changes)) == {}
+    assert lists(planned(replace(unwritten_changes, now_s=NOW_S + HINTS.start_timeout_s + 1))) == {1: ""}
 
 
 def test_gang__a_list_moves_to_a_nearer_place_and_goes_back_when_one_node_is_taken():
@@ -389,7 +392,7 @@ def test_gang__of_leaves_that_are_equally_near_the_one_with_slurms_better_picks(
 )
 def test_gang__the_placement_chooses(placement, expected):
     """The fuller leaf, or the emptier nodes; also for the last of more jobs than the placement is asked about."""
-    at = leaves([wait(1, priority=0), gang(5000)], free=(HALF, ALL, HALF, ALL), wishes=(asks(5000),))
+    at = leaves([wait(1, priority=0), gang(5000)], free=(HALF, ALL, HALF, ALL), gpu_requests=(asks(5000),))
     assert lists(planned(at, placement=placement)) == {5000: expected}
 
 

@@ -10,7 +10,7 @@ import pytest
 from slurmsched.config import LeverConfig, PlacementConfig, ScopeConfig
 from slurmsched.model import GpuSelection, JobChanges, JobGpuRequest, Labels, Ranking, Snapshot, frozen
 from slurmsched.placements.linked import Linked
-from slurmsched.planning.earliest_starts import untold
+from slurmsched.planning.earliest_starts import unwritten_changes
 from slurmsched.planning.node_lists.node_list_lever import node_lists
 from slurmsched.planning.proposals import Proposal
 from slurmsched.testing import snapshot
@@ -30,8 +30,10 @@ def at(*jobs: dict[str, object], **wished: object) -> Snapshot:
     rows = [{"submit_s": NOW_S - 60, **job, "gpu_request": f"gpu:{job['gpus']}"} for job in jobs]
     made = snapshot(rows, nodes, now_s=NOW_S)
     even = {"form": "gpus-per-node", "count": 4, "tasks": 2, "nodes": 2, **wished}
-    wishes = [JobGpuRequest(int(job), NOW_S - 60, **even) for job in made.jobs.job_id.tolist()]  # type: ignore[arg-type]
-    return replace(made, picking=GpuSelection((), frozen([-1] * 6, np.int64), ((),) * 6, (26, 5), tuple(wishes)))
+    gpu_requests = [JobGpuRequest(int(job), NOW_S - 60, **even) for job in made.jobs.job_id.tolist()]  # type: ignore[arg-type]
+    return replace(
+        made, gpu_selection=GpuSelection((), frozen([-1] * 6, np.int64), ((),) * 6, (26, 5), tuple(gpu_requests))
+    )
 
 
 def sent(given: Snapshot, *requests: str, limits: PlacementConfig = TYPES) -> Proposal:
@@ -85,7 +87,7 @@ def test_types__a_gang_of_which_slurm_might_give_otherwise_is_refused(wished):
 
 def test_types__a_gang_whose_request_was_not_read_is_refused():
     """Nothing is known of how it asks."""
-    found = sent(replace(at(BOTH), picking=None), "gpu:k80:4,gpu:v100:4")
+    found = sent(replace(at(BOTH), gpu_selection=None), "gpu:k80:4,gpu:v100:4")
     assert (lists(found), rules(found)) == ({}, {1: "pin-asks"})
 
 
@@ -95,10 +97,10 @@ def test_types__not_over_blocks_that_slurm_does_not_join():
     assert lists(sent(blocks, "gpu:k80:4,gpu:v100:4")) == {}
 
 
-def test_untold__jobs_for_which_several_types_cannot_be_had():
+def test_unwritten_changes__jobs_for_which_several_types_cannot_be_had():
     """With types on, the gang that is sent there does not count; the job of one node does."""
     given, ranking = at(BOTH, {**BOTH, "nodes": 1}), ranked(*["gpu:k80:4,gpu:v100:4"] * 2)
     every = np.ones(2, np.bool_)
-    told = [untold(given, ranking, every, LeverConfig(), types=types)[-1] for types in (True, False)]
+    told = [unwritten_changes(given, ranking, every, LeverConfig(), types=types)[-1] for types in (True, False)]
     words = "on several GPU types at once; set placement.types = true to send gangs of several nodes there"
     assert told == [f"the policy would run {count} {words}" for count in ("1 job", "2 jobs")]

@@ -26,7 +26,7 @@ from slurmsched.model import (
     node_state,
 )
 from slurmsched.placements.linked import Linked
-from slurmsched.planning.job_overrides import NODE_LIST_FIELDS, JobOverrides, by_job, given_back, records_of
+from slurmsched.planning.job_overrides import NODE_LIST_FIELDS, JobOverrides, by_job, records_of, restore_proposal
 from slurmsched.planning.node_lists.gpu_picks import SelectionState
 from slurmsched.planning.node_lists.node_list_lever import node_lists
 from slurmsched.planning.proposals import Proposal
@@ -35,11 +35,11 @@ from tests.unit.planning.node_lists.node_list_cases import (
     HINT,
     NOW_S,
     cluster,
+    gpu_request,
     list_overrides,
     lists,
     rules,
     wait,
-    wish,
 )
 
 HINTS = PlacementConfig(pin="hints")
@@ -150,7 +150,7 @@ def test_pins__what_slurm_could_not_take_back_or_the_user_has_chosen_is_left_alo
 
 def test_pins__what_the_picker_does_not_know_is_left_alone():
     """A request for switches, and one that was not read."""
-    bars = (wish(1, bars=("switches",)),)
+    bars = (gpu_request(1, bars=("switches",)),)
     found = planned(cluster([wait(1), wait(2)], [SINGLE, DOUBLE], bars))
     assert (lists(found), rules(found)) == ({}, {1: "pin-asks", 2: "pin-asks"})
     assert found.refusals[0].reason.startswith("it asks for switches:")
@@ -176,9 +176,9 @@ def test_pins__stops_at_the_first_job_that_does_not_fit():
 def test_pins__nodes_of_unknown_cores_are_left_out():
     """A job came or went between two answers of Slurm: nobody knows what it would pick there."""
     at = cluster([wait(1)], [SINGLE, DOUBLE])
-    assert at.picking is not None
-    moved = replace(at.picking, free_cores=(at.picking.free_cores[0], ()))
-    assert lists(planned(replace(at, picking=moved))) == {1: "n1"}
+    assert at.gpu_selection is not None
+    moved = replace(at.gpu_selection, free_cores=(at.gpu_selection.free_cores[0], ()))
+    assert lists(planned(replace(at, gpu_selection=moved))) == {1: "n1"}
 
 
 def test_pins__a_list_that_is_still_right_stays():
@@ -251,7 +251,7 @@ def test_pins__lists_on_record_go_back_when_pinning_is_turned_off():
     """No picking is read then."""
     at = replace(
         cluster([wait(1, nodes_asked="n2")], [SINGLE, DOUBLE], overrides=records_of((holding(1, "n2"),))),
-        picking=None,
+        gpu_selection=None,
     )
     assert lists(planned(at, PlacementConfig())) == {1: ""}
 
@@ -277,7 +277,7 @@ def test_given_back__every_job_gets_its_own_list():
     """Undo; the list of a job that somebody else changed is not touched."""
     at = cluster([wait(1, nodes_asked="n2"), wait(2, nodes_asked="n1")], [[], []],
                  overrides=records_of((holding(1, "n2"), holding(2, "n2"))))  # fmt: skip
-    assert lists(given_back(at, NODE_LIST_FIELDS, "undo")) == {1: ""}
+    assert lists(restore_proposal(at, NODE_LIST_FIELDS, "undo")) == {1: ""}
 
 
 @settings(deadline=None, max_examples=40)
@@ -285,9 +285,9 @@ def test_given_back__every_job_gets_its_own_list():
 def test_pins__no_other_node_would_give_a_better_pick(free, gpus):
     """Whatever is free: the node chosen has the highest rank of all picks, and there is one if any pick is known."""
     at = cluster([wait(1, gpus=gpus)], [sorted(one) for one in free])
-    assert at.picking is not None
-    picks = SelectionState.of(at, at.picking)
-    ranks = [picks.pick(n, wish(1, gpus), gpus).rank for n in range(len(free))]
+    assert at.gpu_selection is not None
+    picks = SelectionState.of(at, at.gpu_selection)
+    ranks = [picks.pick(n, gpu_request(1, gpus), gpus).rank for n in range(len(free))]
     best = [f"n{n + 1}" for n, rank in enumerate(ranks) if rank == max(ranks) and rank >= 0]
     found = lists(planned(at))
     assert set(found.values()) <= set(best)
@@ -331,8 +331,8 @@ def test_types__no_node_that_a_reservation_has_before_the_job_would_be_over():
 def test_types__only_jobs_whose_record_tells_one_node_where_it_was_read(nodes, listed):
     """squeue shows one node of `-n4 --gpus=4` too: a list would be refused in each cycle."""
     at = mixed({})
-    read = GpuSelection((), frozen([-1] * 3, np.int64), ((),) * 3, (26, 5), (replace(wish(1, 1), nodes=nodes),))
-    found = typed(replace(at, picking=read), "v100")
+    read = GpuSelection((), frozen([-1] * 3, np.int64), ((),) * 3, (26, 5), (replace(gpu_request(1, 1), nodes=nodes),))
+    found = typed(replace(at, gpu_selection=read), "v100")
     assert lists(found) == ({1: "n3"} if listed else {})
     assert rules(found) == ({} if listed else {1: "pin-asks"})
 

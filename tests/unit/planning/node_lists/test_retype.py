@@ -10,11 +10,18 @@ import pytest
 from slurmsched.config import PlacementConfig, ScopeConfig
 from slurmsched.model import Ranking, SetGpuRequest, SetNodeList, Snapshot, frozen
 from slurmsched.placements.linked import Linked
-from slurmsched.planning.job_overrides import NODE_LIST_FIELDS, JobOverrides, by_job, given_back, own_lists, records_of
+from slurmsched.planning.job_overrides import (
+    NODE_LIST_FIELDS,
+    JobOverrides,
+    by_job,
+    own_lists,
+    records_of,
+    restore_proposal,
+)
 from slurmsched.planning.node_lists.node_list_lever import node_lists
 from slurmsched.planning.proposals import Proposal
 from slurmsched.topology.gres_nodes import TypedNode
-from tests.unit.planning.node_lists.node_list_cases import NOW_S, cluster, list_overrides, wait, wish
+from tests.unit.planning.node_lists.node_list_cases import NOW_S, cluster, gpu_request, list_overrides, wait
 
 PAIRS = TypedNode(("p0", "p1", "p1", "p0", "p2", "p3", "p3", "p2"))  # joined by two lanes
 ON = PlacementConfig(pin="hints", retype=True)
@@ -22,14 +29,18 @@ DOUBLE = [0, 3]  # two lanes
 ASKS = {"asks": "gpu:2"}
 
 
-def typed(jobs, free, wishes=None, **others) -> Snapshot:
+def typed(jobs, free, gpu_requests=None, **others) -> Snapshot:
     """As `cluster`, with a Type for each pair of GPUs."""
-    wishes = [wish(job["job_id"], job["gpus"], asks=f"gpu:{job['gpus']}") for job in jobs] if wishes is None else wishes
-    at = cluster(jobs, free, wishes, **others)
-    assert at.picking is not None
-    kinds = replace(at.picking, kinds=(PAIRS,), free_cores=((0,),) * len(free))
+    gpu_requests = (
+        [gpu_request(job["job_id"], job["gpus"], asks=f"gpu:{job['gpus']}") for job in jobs]
+        if gpu_requests is None
+        else gpu_requests
+    )
+    at = cluster(jobs, free, gpu_requests, **others)
+    assert at.gpu_selection is not None
+    kinds = replace(at.gpu_selection, kinds=(PAIRS,), free_cores=((0,),) * len(free))
     has = "gpu:p0:2,gpu:p1:2,gpu:p2:2,gpu:p3:2"
-    return replace(at, picking=kinds, nodes=at.nodes.with_columns(gpu_types=[has] * len(free)))
+    return replace(at, gpu_selection=kinds, nodes=at.nodes.with_columns(gpu_types=[has] * len(free)))
 
 
 def planned(at: Snapshot, limits: PlacementConfig = ON) -> Proposal:
@@ -50,7 +61,7 @@ def mine(gpus: str = "gpu:p3:2", nodes: str = "n1", **values) -> JobOverrides:
 def rewritten(pin: JobOverrides, free: list[list[int]], **columns) -> Snapshot:
     """Job 1 as it waits with what the pin gave it."""
     values = {"nodes_asked": pin.nodes.sent, "gpu_request": pin.request.sent} | columns
-    return typed([wait(1, **values)], free, [wish(1, asks=values["gpu_request"])], overrides=records_of((pin,)))
+    return typed([wait(1, **values)], free, [gpu_request(1, asks=values["gpu_request"])], overrides=records_of((pin,)))
 
 
 def test_retype__asks_for_the_best_pair_on_its_node():
@@ -83,7 +94,7 @@ def test_retype__only_if_it_is_turned_on(limits):
 )  # fmt: skip
 def test_retype__leaves_every_other_request_alone(other):
     """Types of the user's own, other things beside the GPUs, another form, GPUs bound to cores."""
-    assert planned(typed([wait(1)], [list(range(8))], [wish(1, **other)])).actions == ()
+    assert planned(typed([wait(1)], [list(range(8))], [gpu_request(1, **other)])).actions == ()
 
 
 @pytest.mark.parametrize("free", [[0, 3, 4], [0, 4, 7]])
@@ -151,14 +162,16 @@ def test_retype__a_request_that_its_user_changes_after_ours_is_gone_stays(asks):
     """On a node without Types; nothing of an older request is known any more."""
     gpus = int(asks[-1])
     job = wait(1, gpus, nodes_asked="n1", gpu_request=asks)
-    found = planned(cluster([job], [[0, 1, 2, 3, 4]], [wish(1, gpus, asks=asks)], overrides=records_of((moved(),))))
+    found = planned(
+        cluster([job], [[0, 1, 2, 3, 4]], [gpu_request(1, gpus, asks=asks)], overrides=records_of((moved(),)))
+    )
     assert (found.actions, by_job(found.overrides)) == ((), (moved().with_request(sent="", base="", values=()),))
 
 
 def test_retype__a_request_is_rewritten_from_what_its_user_made_of_it():
     """Not from what it was before: four GPUs stay four, and the record has that request as its own."""
     job = wait(1, 4, nodes_asked="n1", gpu_request="gpu:4")
-    found = planned(typed([job], [[0, 1, 2, 3]], [wish(1, 4, asks="gpu:4")], overrides=records_of((moved(),))))
+    found = planned(typed([job], [[0, 1, 2, 3]], [gpu_request(1, 4, asks="gpu:4")], overrides=records_of((moved(),))))
     (action,), pin = found.actions, by_job(found.overrides)[-1]
     assert isinstance(action, SetGpuRequest)
     assert (action.new, action.old, action.base) == ("gpu:p0:2,gpu:p1:2", "gpu:4", "gpu:4")
@@ -168,7 +181,7 @@ def test_retype__a_request_is_rewritten_from_what_its_user_made_of_it():
 def test_retype__its_own_goes_out_again_if_that_never_reached_slurm():
     """The record was kept before the write was tried: the job still has ours."""
     job = wait(1, nodes_asked="n1", gpu_request="gpu:p3:2")
-    found = planned(cluster([job], [DOUBLE], [wish(1, asks="gpu:p3:2")], overrides=records_of((moved(),))))
+    found = planned(cluster([job], [DOUBLE], [gpu_request(1, asks="gpu:p3:2")], overrides=records_of((moved(),))))
     assert asked(found) == {1: "gpu:2"}
     assert by_job(found.overrides)[-1] == moved()
     assert own_lists(cluster([job], [DOUBLE], overrides=records_of((moved(),)))).gpu_request[0] == "gpu:2"
@@ -176,7 +189,7 @@ def test_retype__its_own_goes_out_again_if_that_never_reached_slurm():
 
 def test_given_back__undo_restores_the_request():
     """The list and the request, each from what the job has now."""
-    found = given_back(rewritten(mine(), [[]]), NODE_LIST_FIELDS, "undo")
+    found = restore_proposal(rewritten(mine(), [[]]), NODE_LIST_FIELDS, "undo")
     assert [(action.kind, action.old) for action in found.actions] == [("pin", "n1"), ("retype", "gpu:p3:2")]
     assert asked(found) == {1: "gpu:2"}
 
@@ -190,6 +203,6 @@ def test_own_lists__have_the_users_own_request():
 def test_retype__a_class_of_another_size_is_left_alone():
     """gres.conf and the true links must tell of the same GPUs."""
     at = typed([wait(1)], [list(range(8))])
-    assert at.picking is not None
-    short = replace(at.picking, kinds=(TypedNode(("a", "b")),), node_kind=frozen([0], np.int64))
-    assert planned(replace(at, picking=short)).actions == ()
+    assert at.gpu_selection is not None
+    short = replace(at.gpu_selection, kinds=(TypedNode(("a", "b")),), node_kind=frozen([0], np.int64))
+    assert planned(replace(at, gpu_selection=short)).actions == ()
