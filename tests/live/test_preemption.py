@@ -225,6 +225,24 @@ def test_preempt__job_without_hint_is_left_alone_unless_the_site_allows_it(site)
     ticks(site, clean, "nothing is left")
 
 
+def test_preempt__an_array_loses_one_task_and_not_the_one_with_its_id(site):
+    """Slurm takes the id of the task that starts last for the whole array. That task keeps its GPUs; another one leaves
+    alone."""
+    array = submit("alice", 8, "--array=1-4", f"--comment={WILLING}", "--requeue", "--time=60", script=SAVES)
+    until(lambda: len(column("%A", "RUNNING")) == 4 and array in column("%A", "RUNNING"), "all four run")
+    time.sleep(2)
+    urgent = submit("bob", 8, "--time=10", f"-w {node_of(array)}", script="sleep 300")
+    for _ in range(4):
+        site.tick()
+    assert (signalled(), reservations()) == ([], [])
+    run("scontrol", "update", f"JobId={urgent}", "ReqNodeList=")
+    ticks(site, lambda: urgent in column("%A", "RUNNING"), "the urgent job runs")
+    words = run("scontrol", "show", "job", str(array)).out.split()
+    assert (len(signalled()), array in signalled()) == (1, False)
+    assert sorted(word for word in words if word.startswith("Restarts=")) == ["Restarts=0"] * 3 + ["Restarts=1"]
+    ticks(site, clean, "nothing is left")
+
+
 def test_preempt__beneficiary_cancelled_in_the_grace(site, running):
     """The victim goes on; its checkpoint was for nothing, and nothing else was."""
     for job in running:

@@ -118,6 +118,11 @@ def _in_operation(case: PreemptionCase) -> Bools:
     return np.isin(case.jobs.job_id, sorted(busy))
 
 
+def _stands_for_array(jobs: Jobs) -> Bools:
+    """The array task that starts last. It has the id of the array, and Slurm signals and requeues all tasks by it."""
+    return (jobs.array_job_id > 0) & (jobs.array_job_id == jobs.job_id)
+
+
 # The first rule that catches a job is its reason.
 VICTIM_RULES = (
     VictimRule("not-running", "it does not run", lambda case: ~holding(case.jobs)),
@@ -126,6 +131,12 @@ VICTIM_RULES = (
     VictimRule("batch", "only batch jobs can be requeued", lambda case: ~case.jobs.batch, hard=True),
     VictimRule("cron", "a scrontab job is not requeued", lambda case: case.jobs.cron, hard=True),
     VictimRule("het", "a het job goes as a whole or not at all", lambda case: case.jobs.het_job_id > 0, hard=True),
+    VictimRule(
+        "array",
+        "Slurm takes its id for its whole array, so that all tasks would be requeued",
+        lambda case: _stands_for_array(case.jobs),
+        hard=True,
+    ),
     VictimRule("no-requeue", "it was submitted with --no-requeue", lambda case: ~case.jobs.requeueable, hard=True),
     VictimRule("operation", "another preemption with it is under way", _in_operation),
     VictimRule(

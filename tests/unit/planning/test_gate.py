@@ -123,6 +123,7 @@ CASES: list[tuple[str, GateTime, Action | None, GateContext, str]] = [
     ("managed", GateTime.PLAN, reserve(), planned(partition="cpu"), "not in scope"),
     ("victim", GateTime.PLAN, TAKES, planned(comment="slurmsched: preempt=no"), "preempted"),
     ("victim", GateTime.PLAN, TAKES, planned(requeueable=False), "--no-requeue"),
+    ("victim", GateTime.PLAN, TAKES, planned(array_job_id=8), "whole array"),
     ("bounds", GateTime.PLAN, nice(new=-3_000_000_000), planned(), "most that Slurm takes"),
     ("bounds", GateTime.SEND, nice(new=-MOST_PRIORITY - 1), sent(), "most that Slurm takes"),
     ("bounds", GateTime.SEND, BEYOND, sent(replace(WAITS, site_factor=0)), "most that Slurm takes"),

@@ -384,6 +384,7 @@ def test_begin__exclusive_job_clears_whole_nodes():
     [
         ({}, ""), ({"state": "PENDING"}, "not-running"), ({"gpus": 0}, "scope"), ({"batch": False}, "batch"),
         ({"cron": True}, "cron"), ({"het_job_id": 1}, "het"), ({"requeueable": False}, "no-requeue"),
+        ({"array_job_id": 1}, "array"), ({"array_job_id": 4}, ""),
         ({"comment": ""}, "unwilling"), ({"comment": "slurmsched: preempt=no"}, "unwilling"),
         ({"comment": "slurmsched: preempt=yes"}, "checkpoint"), ({"run_s": 600.0}, "quantum"),
         ({"restarts": 3}, "times"), ({"end_s": NOW_S + 200}, "ends"),
