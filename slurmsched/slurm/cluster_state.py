@@ -269,7 +269,9 @@ _COMMANDS = {
 
 
 SprioUse = Literal["never", "always", "changed"]
-PriorityMarks = tuple[Int64s, Int64s]  # ids of the waiting jobs, ascending; what changes with their factors
+# Of the waiting jobs: ids, ascending; priority before nice; whether sprio lists it.
+PriorityMarks = tuple[Int64s, Int64s, Bools]
+_NO_MARKS: PriorityMarks = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.bool_))
 
 
 def priority_marks(columns: Mapping[str, Any], now_s: float) -> PriorityMarks:
@@ -281,16 +283,38 @@ def priority_marks(columns: Mapping[str, Any], now_s: float) -> PriorityMarks:
     rows = rows[np.argsort(columns["job_id"][rows], kind="stable")]
     priority = np.asarray(columns["priority"], np.int64)[rows]
     before = np.where(priority > 1, priority + np.asarray(columns["nice"], np.int64)[rows], priority)
-    return columns["job_id"][rows], before * 2 + (columns["eligible_s"][rows] <= now_s)
+    return columns["job_id"][rows], before, (priority > 0) & (columns["eligible_s"][rows] <= now_s)
+
+
+def same_marks(marks: PriorityMarks, others: PriorityMarks) -> Bools:
+    """The jobs of marks that have the same marks among the others. (M,) bool."""
+    ids, before, listed = others
+    if not len(ids):
+        return np.zeros(len(marks[0]), np.bool_)
+    at = np.minimum(np.searchsorted(ids, marks[0]), len(ids) - 1)
+    same: Bools = (ids[at] == marks[0]) & (before[at] == marks[1]) & (listed[at] == marks[2])
+    return same
 
 
 @dataclass(frozen=True, slots=True)
 class KnownPriorities:
-    """The last table of sprio. marks: the waiting jobs at that time. at_s: when it was read (monotonic)."""
+    """The last table of sprio. marks: the waiting jobs that it is right for. at_s: when sprio started (monotonic)."""
 
     table: Priorities = field(default_factory=Priorities.none)
-    marks: PriorityMarks = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+    marks: PriorityMarks = _NO_MARKS
     at_s: float = -math.inf
+
+    @classmethod
+    def of(cls, table: Priorities, marks: PriorityMarks, earlier: PriorityMarks, at_s: float) -> KnownPriorities:
+        """A table, and the waiting jobs that it is right for.
+
+        A job that is new or changed since the earlier marks is not among them: sprio may have run before the change.
+        Nor is a job that sprio should list and does not: slurmctld has not computed its factors yet.
+
+        marks: of the jobs' listing. earlier: of a listing that ended before sprio started; it may be marks itself.
+        """
+        right = same_marks(marks, earlier) & (~marks[2] | np.isin(marks[0], table.job_id))
+        return cls(table, (marks[0][right], marks[1][right], marks[2][right]), at_s)
 
     def hold(self, marks: PriorityMarks, site: Site) -> bool:
         """Whether sprio would show the same of these waiting jobs.
@@ -302,17 +326,13 @@ class KnownPriorities:
             return False
         if "CALCULATE_RUNNING" in site.settings.get("PriorityFlags", ""):
             return False
-        ids, before = self.marks
-        at = np.searchsorted(ids, marks[0])
-        if len(marks[0]) and (not len(ids) or at[-1] >= len(ids)):
-            return False
-        return bool((ids[at] == marks[0]).all() and (before[at] == marks[1]).all())
+        return bool(same_marks(marks, self.marks).all())
 
 
 class ClusterState:
     """Nodes, partitions, settings, priority factors and held GPUs of one cluster.
 
-    Between reads it remembers the GPUs that each run holds (they never change during a run), our rights, whether
+    Between reads it remembers the GPUs that each run holds (they change only with its nodes), our rights, whether
     priorities have factors, and the last table of sprio.
 
     indices: True reads the GPU indices of each run, which takes requests to slurmctld for every new run. False takes
@@ -326,7 +346,8 @@ class ClusterState:
         self._indices, self._sprio = indices, sprio
         self._held = HeldGpuRecords(commands, MOST_SINGLY if indices else 1)
         self._multifactor, self._sprio_first = True, True
-        self._known = KnownPriorities()
+        self._known, self._marks = KnownPriorities(), _NO_MARKS  # the marks of the last read
+        self._started_s = -math.inf  # of the last commands (monotonic)
         self._rights = (-math.inf, Rights.USER)  # when they were read, and what they are
         self._doubted, self._certain_s = False, -math.inf  # until when another doubt is ignored
 
@@ -338,6 +359,7 @@ class ClusterState:
             if name != "sprio" or (self._multifactor and self._sprio != "never" and self._sprio_first)
         }
         started: dict[str, RunningCommand] = {}
+        self._started_s = time.monotonic()
         try:
             for name, (program, *arguments) in {**wanted, **ours}.items():
                 started[name] = self.commands.start(program, *arguments)
@@ -390,13 +412,17 @@ class ClusterState:
         if not site.multifactor or self._sprio == "never":
             return Priorities.none()
         marks = priority_marks(columns, now_s)
+        earlier, self._marks = self._marks, marks
         self._sprio_first = self._sprio == "always" or not self._known.hold(marks, site)
         if sprio is None and not self._sprio_first:
             return self._known.table
-        status, out, err = (sprio or self.commands.start(*_COMMANDS["sprio"])).finish()
+        at_s = self._started_s
+        if sprio is None:
+            earlier, at_s, sprio = marks, time.monotonic(), self.commands.start(*_COMMANDS["sprio"])
+        status, out, err = sprio.finish()
         if status:
             raise command_error("sprio", status, err or out)
-        self._known = KnownPriorities(parse_priorities(out, warnings), marks, time.monotonic())
+        self._known = KnownPriorities.of(parse_priorities(out, warnings), marks, earlier, at_s)
         return self._known.table
 
     def _site(self, settings: Mapping[str, str]) -> Site:

@@ -20,7 +20,7 @@ from slurmsched.slurm.cluster_state import KnownPriorities, PriorityMarks, prior
 from slurmsched.slurm.reader import STALE_S, CommandReader
 from slurmsched.slurm.site import make_site
 from slurmsched.slurm.slurm_json import read_jobs, read_nodes
-from slurmsched.slurm.squeue import queue_arguments
+from slurmsched.slurm.squeue import Priorities, queue_arguments
 from tests.recorded.playback import HERE, MARK, Playback, recorded_versions
 from tests.recorded.scenario import (
     CASES,
@@ -381,12 +381,38 @@ def test_read__asks_sprio_where_priorities_changed(recording):
         programs = [asked[0] for asked in commands.asked]
         return "sprio" in programs, programs.index("sprio") if "sprio" in programs else -1
 
-    found = [read() for _ in range(3)]
-    assert [ran for ran, _ in found] == [True, True, False]  # the second was started before anything was known
+    found = [read() for _ in range(4)]
+    # The first runs beside the first listing: a job may be new between the two.
+    assert [ran for ran, _ in found] == [True, True, True, False]
     known = reader._around._known
-    reader._around._known = replace(known, marks=(known.marks[0][1:], known.marks[1][1:]))  # a job is new
+    ids, before, listed = known.marks
+    reader._around._known = replace(known, marks=(ids[1:], before[1:], listed[1:]))  # a job is new
     assert read()[0]
     assert [read()[0] for _ in range(2)] == [True, False]
+
+
+def test_known_priorities__do_not_serve_a_job_that_changed_while_sprio_ran():
+    """The listing shows the change and the table may not. Nor a job that the table lacks, however it was read."""
+    site = make_site({"SLURM_VERSION": "26.05.5", "PriorityCalcPeriod": "00:05:00"}, Rights.USER)
+
+    def marks(*jobs: tuple[int, int]) -> PriorityMarks:
+        ids, priority = np.array(jobs).T
+        waits = {"job_id": ids, "state": np.full(len(ids), int(JobState.PENDING)), "priority": priority}
+        return priority_marks({**waits, "nice": 0 * ids, "eligible_s": np.full(len(ids), 5.0)}, 10.0)
+
+    def table(*ids: int) -> Priorities:
+        return Priorities(np.array(ids), np.zeros(len(ids)), np.ones(len(ids)), np.zeros(len(ids), np.bool_))
+
+    before, now = marks((4, 500)), marks((4, 500), (9, 500))
+    for listed, earlier, holds in (
+        (table(4, 9), before, False),  # 9 is new: sprio may have run before it came, or not have its last change
+        (table(4, 9), marks((4, 500), (9, 400)), False),
+        (table(4), now, False),  # not computed yet
+        (table(4, 9), now, True),  # sprio ran after the listing, or nothing changed
+    ):
+        assert KnownPriorities.of(listed, now, earlier, time.monotonic()).hold(now, site) == holds
+    held = marks((4, 500), (9, 0))
+    assert KnownPriorities.of(table(4), held, held, time.monotonic()).hold(held, site)  # sprio lists no held job
 
 
 def test_known_priorities__hold_until_one_may_differ():
@@ -406,7 +432,7 @@ def test_known_priorities__hold_until_one_may_differ():
     assert known.hold(marks(state=[int(JobState.RUNNING), 1, 1]), site)  # one has started
     assert not known.hold(marks(priority=[501, 1, 0]), site)
     assert not known.hold(marks(priority=[500, 1, 7]), site)  # released
-    assert not known.hold(marks(eligible_s=[5.0, 5.0, 10.0]), site)
+    assert not known.hold(marks(eligible_s=[15.0, 5.0, np.nan]), site)
     assert not known.hold(marks(job_id=[9, 4, 7]), site) and not known.hold(marks(job_id=[10, 4, 6]), site)
     assert not known.hold(marks(), running)
     assert not replace(known, at_s=known.at_s - 300).hold(marks(), site)
