@@ -22,7 +22,7 @@ def start_of(on: Int64s, *, nodes: int, gpus: int, from_s: float, last_of_all: b
     rules = BackfillRules(0.0, np.inf, 0.0, 0.0, 9, 9, 9, 9, np.zeros(3, np.int64), order, last_of_all)
     to_go = runs_until_fit(ready, by_ready, able, mask, 1, 0, 0)
     request = NodeRequest(1, need, need, False)
-    start = future_start(rules, free, runs, 2, to_go, ready[0], mask, request, chosen, from_s, np.inf)
+    start = future_start(rules, free, runs, 2, to_go, ready[0], ready[0], mask, request, chosen, from_s, np.inf)
     return start, chosen.tolist()
 
 
