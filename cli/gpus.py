@@ -70,7 +70,7 @@ def command(out: Output, node: str, gpu_type: str, partition: str, choice: Choic
     from slurmsched.observe.survey.gpu_overview import gpu_overview
     from slurmsched.slurm.reader import read_cluster_once
 
-    snapshot = read_cluster_once(read_config())
+    snapshot = read_cluster_once(read_config(), waiting=False)
     found = gpu_overview(snapshot, _filter(snapshot, node, gpu_type, partition))
     if out.as_json:
         out.json({"cluster": snapshot.site.cluster, "now_s": snapshot.now_s, **_record(found),

@@ -80,7 +80,7 @@ def _run(config: Config, job: int, gpus: int) -> tuple[int, Signal | None]:
     from slurmsched.planning.job_scope import size_request_refusal
     from slurmsched.slurm.reader import read_cluster_once
 
-    jobs = read_cluster_once(config).jobs
+    jobs = read_cluster_once(config, waiting=False).jobs
     row = jobs.row_of(job)
     if row < 0 or not jobs.running[row]:
         raise InputError(f"job {job} is not running; only a running job can be asked")

@@ -133,7 +133,7 @@ def _jobs(config: Config, since: str) -> list[GpuJob]:
     except ValueError as error:
         raise click.BadParameter(f"{since!r} {error}", param_hint="--since") from error
     ended = ended_gpu_jobs(open_commands(config.slurm), since_s) if since_s else []
-    return running_gpu_jobs(read_cluster_once(config)) + ended[-MOST_ENDED:]
+    return running_gpu_jobs(read_cluster_once(config, waiting=False)) + ended[-MOST_ENDED:]
 
 
 def _absent(job: int, since: str) -> None:

@@ -13,6 +13,7 @@ from slurmsched.config import Config, SlurmConfig
 from slurmsched.errors import SlurmError, SlurmUnreachableError
 from slurmsched.model.jobs import Jobs
 from slurmsched.model.snapshot import Snapshot
+from slurmsched.model.states import ON_NODES
 from slurmsched.protocols import ClusterReader
 from slurmsched.slurm.cluster_state import ClusterState, SprioUse, abandon
 from slurmsched.slurm.commands import Commands, RunningCommand, argument_batches
@@ -37,7 +38,9 @@ def open_commands(settings: SlurmConfig) -> Commands:
     return Commands(settings.bin_dir, settings.conf, settings.timeout_s)
 
 
-def open_reader(settings: SlurmConfig, *, indices: bool = True, sprio: SprioUse = "always") -> ClusterReader:
+def open_reader(
+    settings: SlurmConfig, *, indices: bool = True, sprio: SprioUse = "always", states: str = "all"
+) -> ClusterReader:
     """The reader as configured.
 
     "auto" means pyslurm in a daemon, if it is installed and of the cluster's release, else the commands: a process of
@@ -45,9 +48,10 @@ def open_reader(settings: SlurmConfig, *, indices: bool = True, sprio: SprioUse 
 
     indices: False, in a process of one cycle, does not read the GPU indices of running jobs (see ClusterState).
     sprio: see ClusterState.
+    states: which jobs the commands read, see queue_arguments. pyslurm reads all, which takes no longer.
     """
     commands = open_commands(settings)
-    by_commands = CommandReader(commands, indices=indices, sprio=sprio)
+    by_commands = CommandReader(commands, indices=indices, sprio=sprio, states=states)
     if settings.adapter == "pyslurm" or (settings.adapter == "auto" and indices and pyslurm_fits(commands)):
         from slurmsched.slurm.pyslurm_reader import PyslurmReader
 
@@ -78,7 +82,9 @@ def _release(text: str) -> list[int]:
 # One read of a cluster.
 
 
-def read_cluster_once(config: Config, *, reservations: bool = False, priorities: bool = False) -> Snapshot:
+def read_cluster_once(
+    config: Config, *, reservations: bool = False, priorities: bool = False, waiting: bool = True
+) -> Snapshot:
     """The cluster now with its topology, without the columns of the ledger.
 
     GPU indices come from the nodes; the records of jobs are not read.
@@ -86,9 +92,12 @@ def read_cluster_once(config: Config, *, reservations: bool = False, priorities:
     reservations: whether Slurm's reservations are read too.
     priorities: whether sprio runs. Without it no job has a base priority or a site factor, and none is pinned by an
         operator.
+    waiting: False where jobs that hold no nodes are not needed. They may be absent then.
     Raises SlurmError if the cluster cannot be read completely.
     """
-    with closing(open_reader(config.slurm, indices=False, sprio="always" if priorities else "never")) as reader:
+    sprio: SprioUse = "always" if priorities else "never"
+    states = "all" if waiting else ",".join(str(state.name) for state in ON_NODES)
+    with closing(open_reader(config.slurm, indices=False, sprio=sprio, states=states)) as reader:
         reader.begin()  # Slurm's commands run meanwhile
         commands = open_commands(config.slurm)
         wiring = SnapshotTopology(config.topology, commands)
@@ -113,7 +122,7 @@ class CommandReader:
 
     Between reads it remembers whether job arrays are pending.
 
-    clock: gives Unix seconds. indices, sprio: see ClusterState.
+    clock: gives Unix seconds. indices, sprio: see ClusterState. states: see queue_arguments.
     """
 
     name = "cli"
@@ -125,9 +134,11 @@ class CommandReader:
         *,
         indices: bool = True,
         sprio: SprioUse = "always",
+        states: str = "all",
     ) -> None:
         self.commands = commands
         self._around = ClusterState(commands, indices=indices, sprio=sprio)
+        self._states = states
         self._clock = clock
         self._arrays = False
         self._begun: _Begun | None = None
@@ -136,7 +147,7 @@ class CommandReader:
         """Start the commands now; the next `read` collects them. Raises SlurmUnreachableError."""
         if self._begun is None:
             mark = fresh_mark()
-            wanted = {"squeue": ("squeue", *queue_arguments(mark))}
+            wanted = {"squeue": ("squeue", *queue_arguments(mark, states=self._states))}
             if self._arrays:
                 wanted["expanded"] = ("squeue", *ARRAY_TASK_ARGUMENTS)
             self._begun = _Begun(self._clock(), mark, self._around.start(wanted))

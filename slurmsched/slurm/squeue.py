@@ -169,14 +169,15 @@ def unit_of(mark: str) -> str:
     return UNIT_SEPARATOR + mark[1:4]
 
 
-def queue_arguments(mark: str, listed: str = "") -> tuple[str, ...]:
+def queue_arguments(mark: str, listed: str = "", states: str = "all") -> tuple[str, ...]:
     """Arguments of squeue that print one row for each job.
 
     listed: comma list of job ids to print with --array, one row for each task; other jobs are then left out. Without it
         squeue hides pending tasks that were split off an array in the row of the array.
+    states: comma list of states; jobs in other states are left out.
     """
     chosen = ("--array", f"--jobs={listed}") if listed else ()
-    return (*_EVERY, "--states=all", *chosen, _format(GROUPS, mark))
+    return (*_EVERY, f"--states={states}", *chosen, _format(GROUPS, mark))
 
 
 def _format(groups: Sequence[Sequence[str]], mark: str) -> str:

@@ -14,12 +14,14 @@ import numpy as np
 import orjson
 import pytest
 
+from slurmsched.config import Config
 from slurmsched.model import Jobs, Labels, Snapshot
 from slurmsched.model.columns import Table
+from slurmsched.model.states import ON_NODES
 from slurmsched.slurm.accounting import earlier_runs
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.pyslurm_reader import PyslurmChild, PyslurmReader
-from slurmsched.slurm.reader import CommandReader
+from slurmsched.slurm.reader import CommandReader, read_cluster_once
 from slurmsched.slurm.site import read_load
 from slurmsched.slurm.slurm_json import read_jobs
 from tests.recorded.scenario import CASES, NICE_OF_TASK, SITE_FACTOR, submit_all
@@ -76,6 +78,15 @@ def test_readers__without_indices_hold_the_same_gpus(ids):
     assert differences(left(cold), left(full)) == {}
     assert differences(cold.allocations, full.allocations, {"gpu_mask"}) == {}
     assert not cold.allocations.gpu_mask.any()
+
+
+def test_read_once__without_waiting_jobs_has_all_that_hold_nodes(ids):
+    """The same rows, GPUs and nodes as a read of all jobs has of these."""
+    full, some = read_cluster_once(Config()), read_cluster_once(Config(), waiting=False)
+    on_nodes = full.jobs.take(full.jobs.is_state(ON_NODES))
+    assert len(on_nodes) > 5 and differences(on_nodes, some.jobs) == {}
+    for name in ("nodes", "allocations"):
+        assert differences(getattr(full, name), getattr(some, name)) == {}, name
 
 
 def test_cli_reader__reads_the_scenario(ids, snapshot):

@@ -12,6 +12,7 @@ import numpy as np
 import orjson
 import pytest
 
+from slurmsched.config import Config
 from slurmsched.errors import SlurmError, UnreadableError
 from slurmsched.model import JobState, Rights, Snapshot
 from slurmsched.model.slurm_weights import slurm_weights
@@ -365,6 +366,17 @@ def test_read__without_priorities_asks_no_sprio(recording):
     assert [asked for asked in commands.asked if asked[0] == "sprio"] == []
     assert np.isnan(found.jobs.base_priority).all() and not found.jobs.site_factor.any()
     assert list(found.jobs.job_id) == list(recording.snapshot.jobs.job_id)
+
+
+def test_read_cluster_once__without_waiting_jobs_asks_for_those_on_nodes(recording, monkeypatch):
+    """squeue prints fewer rows then. Waiting jobs are a large part of a queue, and `gpus` shows none."""
+    commands = Playback(recording.commands.folder)
+    monkeypatch.setattr(reader, "open_commands", lambda settings: commands)
+    for waiting, states in ((True, "all"), (False, "RUNNING,SUSPENDED,COMPLETING")):
+        reader.read_cluster_once(Config(), waiting=waiting)
+        asked = next(words for words in commands.asked if words[0] == "squeue")
+        assert f"--states={states}" in asked
+        commands.asked.clear()
 
 
 def test_read__asks_sprio_where_priorities_changed(recording):
