@@ -1,11 +1,12 @@
 """What commands for people cost on a large site, and how much memory a cycle takes. Run it in a lab of its own as root.
 
-    python bench/site_commands.py [--nodes 10000] [--rounds 5] [--than FOLDER] [100000]
+    python bench/site_commands.py [--nodes 10000] [--rounds 5] [--adapter cli --adapter pyslurm] [--than FOLDER] [JOBS]
 
 Prints a Markdown table. Nodes that are down are added to slurm.conf until there are so many; the pending jobs are those
 of cycle.py. Each round runs `squeue -h` and `scontrol -o show node`, then each command, as the user slurmsched. The
 ratio is that of medians. Bytecode and kernels are cached, as once installed. Memory is the largest resident size of any
-process of the command. --than: another checkout of slurmsched, for rows of its own.
+process of the command. --adapter: slurm.adapter, rows for each. --than: another checkout of slurmsched, for rows of its
+own.
 """
 
 from __future__ import annotations
@@ -77,11 +78,11 @@ def environment(folder: Path, checkout: Path | None) -> dict[str, str]:
     return kept | cached | ({"PYTHONPATH": str(checkout)} if checkout else {})
 
 
-def commands(folder: Path) -> dict[str, tuple[str, ...]]:
+def commands(folder: Path, adapter: str) -> dict[str, tuple[str, ...]]:
     """What is measured, by name."""
-    file, job = folder / "slurmsched.toml", run("squeue", "-h", "-t", "PD", "-o", "%A").split()[0]
+    file, job = folder / f"{adapter}.toml", run("squeue", "-h", "-t", "PD", "-o", "%A").split()[0]
     file.write_text(
-        f'scope.partitions = ["*"]\nledger.url = "sqlite:///{folder}/ledger.db"\n'
+        f'scope.partitions = ["*"]\nslurm.adapter = "{adapter}"\nledger.url = "sqlite:///{folder}/ledger.db"\n'
         f'ledger.journal = "{folder}/journal"\nledger.lock = "{folder}/lock"\n'
     )
     start = ("slurmsched", "--config", str(file))
@@ -92,7 +93,7 @@ def commands(folder: Path) -> dict[str, tuple[str, ...]]:
         "queue": ("queue",),
         "tick --dry-run": ("tick", "--dry-run"),
     }
-    return {f"`slurmsched {name}`": (*start, *rest) for name, rest in words.items()}
+    return {f"`slurmsched {name}`, {adapter}": (*start, *rest) for name, rest in words.items()}
 
 
 def main() -> None:
@@ -100,20 +101,24 @@ def main() -> None:
     parser.add_argument("jobs", nargs="?", type=int, default=100_000, help="pending jobs")
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--adapter", action="append", choices=("auto", "cli", "pyslurm"))
     parser.add_argument("--than", type=Path, help="a checkout to compare with")
     options = parser.parse_args()
+    adapters = options.adapter or ["auto"]
     grow(options.nodes)
     fill(options.jobs)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         subprocess.run(["chown", "slurmsched", name], check=True)
         ours = environment(folder, None)
-        works = {key: (argv, ours) for key, argv in ({"squeue": SQUEUE, "nodes": NODES} | commands(folder)).items()}
+        works = {key: (argv, ours) for key, argv in (("squeue", SQUEUE), ("nodes", NODES))}
+        works |= {key: (argv, ours) for adapter in adapters for key, argv in commands(folder, adapter).items()}
         if options.than:
             (folder / "than").mkdir()
             subprocess.run(["chown", "slurmsched", str(folder / "than")], check=True)
             theirs = environment(folder / "than", options.than)
-            works |= {f"{key}, before": (argv, theirs) for key, argv in commands(folder).items()}
+            before = commands(folder, adapters[0])
+            works |= {f"{key}, before": (argv, theirs) for key, argv in before.items()}
         turns = [{key: cost(*work) for key, work in works.items()} for _ in range(options.rounds + 1)][1:]
     found = {key: median([turn[key] for turn in turns]) for key in works}
     both = Cost(*map(sum, zip(found.pop("squeue"), found.pop("nodes"), strict=True)))

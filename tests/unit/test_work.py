@@ -7,6 +7,7 @@ of twice the size with those of a small one. numpy and kernels are not seen: ben
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,13 +28,22 @@ from slurmsched.observe.queue_rows import queue_rows
 from slurmsched.planning.planner import Planner
 from slurmsched.policies.srsf import Srsf
 from slurmsched.slurm.job_tables import queue_columns
+from slurmsched.slurm.pyslurm_child import JobLoader
+from slurmsched.slurm.pyslurm_reader import _job_columns
 from slurmsched.slurm.scontrol_tables import parse_nodes
 from slurmsched.slurm.squeue import UNIT_SEPARATOR, parse_priorities, parse_queue, split_rows
 from slurmsched.testing.builders import mixed_snapshot
+from tests.unit.slurm.test_pyslurm import HEADER, WAITING, ClientLibrary, Job
 from tests.unit.slurm.test_squeue import MARK, UNIT, printed, row
 
 FIGURES = Path(__file__).with_name("test_work.json")
 PACKAGE, KERNELS = str(Path(slurmsched.__file__).parent), "kernels"
+COLD = """
+import sys
+import slurmsched.cli.main, slurmsched.cli.tick, slurmsched.cycle, slurmsched.daemon.cycle_parts, slurmsched.daemon.lock
+import slurmsched.config_file, slurmsched.db.ledger_store, slurmsched.planning.planner, slurmsched.slurm.open_cluster
+print(sum(name.startswith("slurmsched.") for name in sys.modules))
+"""
 Work = Callable[[], object]
 WIDER = 1.3  # Python versions and the order of sets make a few percent
 NODE = ("NodeName=n{0} CPUAlloc=0 CPUEfctv=64 CPUTot=64 Gres=gpu:a100:8(S:0-1) GresUsed=gpu:a100:{1}(IDX:N/A) "
@@ -74,6 +84,17 @@ def read_nodes(nodes: int) -> Work:
     return lambda: parse_nodes(text, [])
 
 
+def read_library(jobs: int) -> Work:
+    """The daemon's read by pyslurm: what the child does, and what is made of its answer."""
+    loader = JobLoader(ClientLibrary([WAITING | {"job_id": job} for job in range(1, jobs + 1)]), HEADER, shown)
+    return lambda: _job_columns(loader.load(), [])
+
+
+def shown(job_id: int) -> Any:
+    """A job as pyslurm shows it."""
+    return Job.load(job_id, [WAITING | {"job_id": job_id}])
+
+
 def read_priorities(jobs: int) -> Work:
     text = "".join(UNIT_SEPARATOR.join((str(job), "100", "0", "0", "90 10 cpu=0\n")) for job in range(1, jobs + 1))
     return lambda: parse_priorities(text, [])
@@ -110,6 +131,7 @@ def explain_last(jobs: int) -> Work:
 
 WORKS: dict[str, tuple[Callable[[int], Work], int]] = {
     "squeue, lines a job": (read_queue, 400),
+    "client library, lines a job": (read_library, 400),
     "sprio, lines a job": (read_priorities, 400),
     "queue as a list, lines a job": (list_queue, 400),
     "scontrol show node, lines a node": (read_nodes, 200),
@@ -125,7 +147,16 @@ def figures() -> dict[str, float]:
         name: (lines_of(work(2 * n)) - lines_of(work(n))) / n for name, (work, n) in WORKS.items()
     }  # fmt: skip
     few, many = (lines_of(place(nodes, 8)) for nodes in (200, 800))
-    return found | {"node lists, lines on 800 nodes over those on 200": many / few}
+    return found | {
+        "node lists, lines on 800 nodes over those on 200": many / few,
+        "modules that a cold tick loads": cold_modules(),
+    }
+
+
+def cold_modules() -> int:
+    """Our modules that a process of one cycle loads: most of a cold `tick` is import."""
+    done = subprocess.run([sys.executable, "-c", COLD], capture_output=True, text=True, check=True)
+    return int(done.stdout)
 
 
 def test_work__is_what_it_was(request: pytest.FixtureRequest) -> None:
@@ -139,4 +170,4 @@ def test_work__is_what_it_was(request: pytest.FixtureRequest) -> None:
         f"{name}: {last[name]:g} before, {now[name]:g} now" for name in now
         if not (last[name] + 1) / WIDER <= now[name] + 1 <= (last[name] + 1) * WIDER
     ]  # fmt: skip
-    assert not moved, "lines of Python that run:\n" + "\n".join(moved)
+    assert not moved, "work that moved:\n" + "\n".join(moved)
