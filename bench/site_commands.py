@@ -72,9 +72,10 @@ def median(costs: list[Cost]) -> Cost:
 
 
 def environment(folder: Path, checkout: Path | None) -> dict[str, str]:
-    """Where a checkout's bytecode and kernels are kept. checkout: None = as installed."""
+    """Where a checkout's bytecode, kernels and sets of GPUs are kept. checkout: None = as installed."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    cached = {"PYTHONPYCACHEPREFIX": str(folder / "bytecode"), "NUMBA_CACHE_DIR": str(folder / "numba")}
+    caches = {"PYTHONPYCACHEPREFIX": "bytecode", "NUMBA_CACHE_DIR": "numba", "XDG_CACHE_HOME": "cache"}
+    cached = {name: str(folder / part) for name, part in caches.items()}
     return kept | cached | ({"PYTHONPATH": str(checkout)} if checkout else {})
 
 
