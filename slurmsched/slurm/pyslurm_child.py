@@ -27,7 +27,11 @@ import numpy as np
 from slurmsched.slurm.struct_layout import HeaderStructs
 
 LENGTH = struct.Struct(">Q")
-CHECKED = 10  # jobs whose values are compared with pyslurm's at the first load
+CHECKED, ASKED = (
+    10,
+    50,
+)  # jobs to compare with pyslurm's values at the first load, of at most so many that are asked for
+LOADS = 3  # a job may change between a load and pyslurm's look at it: then all is loaded again
 SHOW_ALL, SHOW_LOCAL = 1 << 0, 1 << 4  # slurm.h: hidden partitions too; no other cluster of a federation
 NICE_OFFSET = 0x8000_0000
 NO_VAL16, NO_VAL, INFINITE = 0xFFFE, 0xFFFF_FFFE, 0xFFFF_FFFF
@@ -51,9 +55,8 @@ _OTHERS = (
     "tres_alloc_str", "tres_req_str",
 )  # fmt: skip
 # What pyslurm says of a job, and the field of the struct.
-_SAME = {"id": "job_id", "name": "name", "account": "account", "partition": "partition", "qos": "qos",
-         "comment": "comment", "user_id": "user_id", "submit_time": "submit_time", "cpus": "num_cpus",
-         "state": "job_state"}  # fmt: skip
+_SAME_NUMBERS = {"user_id": "user_id", "submit_time": "submit_time", "cpus": "num_cpus", "state": "job_state"}
+_SAME_TEXTS = {name: name for name in ("name", "account", "partition", "qos", "comment")}
 
 CodedTexts = tuple[Any, list[str]]  # (N,) int32 code of each row, and the text of each code
 
@@ -69,6 +72,7 @@ class JobLoader:
     def __init__(self, library: Any, header: str, load_one: Callable[[int], Any]) -> None:
         structs = HeaderStructs(header)
         self._library, self._load_one, self._confirmed = library, load_one, False
+        self._user_names: dict[int, str] = {}
         self._job, self._message = structs.read("slurm_job_info_t"), structs.read("job_info_msg_t")
         self._cron = structs.bit("CRON_JOB")
         self._state_word, self._reason_word = library.slurm_job_state_string, library.slurm_job_state_reason_string
@@ -85,6 +89,15 @@ class JobLoader:
 
         Raises OSError if slurmctld does not answer, ValueError if the layout is not that of the library.
         """
+        fault = ""
+        for _ in range(LOADS):
+            columns, fault = self._load_once()
+            if columns is not None:
+                return columns
+        raise ValueError(f"slurm.h is not of this library: {fault}")
+
+    def _load_once(self) -> tuple[dict[str, Any] | None, str]:
+        """All jobs as columns; None, and why, if the layout is not confirmed. Raises OSError."""
         message = ctypes.c_void_p()
         if self._library.slurm_load_jobs(0, ctypes.byref(message), SHOW_ALL | SHOW_LOCAL):
             raise OSError("slurm_load_jobs failed; is slurmctld up?")
@@ -94,9 +107,9 @@ class JobLoader:
             if found.record_count:
                 array = (self._job * found.record_count).from_address(found.job_array)
                 records = np.ndarray(found.record_count, self._record, array)
-            if len(records) and not self._confirmed:
-                self._confirm(records)
-            return self._columns(records)
+            if len(records) and not self._confirmed and (fault := self._fault(records)):
+                return None, fault
+            return self._columns(records), ""
         finally:
             self._library.slurm_free_job_info_msg(message)
 
@@ -118,10 +131,19 @@ class JobLoader:
             "time_limit_s": limit,
             "run_s": run_times(records, int(time.time())),
             "tres_alloc": coded_texts(tres),
-            "user": _first(coded_texts(records["user_name"]), _coded_numbers(records["user_id"], _user_name)),
+            "user": self._users(records),
             "state": _coded_numbers(records["job_state"], self._state),
             "reason": _first(coded_texts(records["state_desc"]), _coded_numbers(records["state_reason"], self._reason)),
         }
+
+    def _users(self, records: Any) -> CodedTexts:
+        """User names; only those that Slurm did not send are looked up."""
+        named = coded_texts(records["user_name"])
+        unnamed = np.array([not text for text in named[1]], np.bool_)[named[0]]
+        codes, texts = _coded_numbers(records["user_id"][unnamed], self._user_name)
+        users = named[0].astype(np.int32)
+        users[unnamed] = codes + len(named[1])
+        return users, [*named[1], *texts]
 
     def _state(self, code: int) -> str:
         return str((self._state_word(code) or b"").decode())
@@ -129,31 +151,54 @@ class JobLoader:
     def _reason(self, code: int) -> str:
         return str((self._reason_word(code) or b"").decode())
 
-    def _confirm(self, records: Any) -> None:
-        """Compare a few jobs with what pyslurm says of them. Raises ValueError where they differ."""
-        ids, compared = records["job_id"], 0
-        for job_id in ids[:: max(len(ids) // CHECKED, 1)][:CHECKED].tolist():
-            try:
-                job = self._load_one(job_id)
-            except Exception:  # it ended meanwhile, or there is no such job
-                continue
-            for record in records[ids == job.id]:  # of an array pyslurm may show another task
-                differing = [name for name, field in _SAME.items() if self._value(record, field) != getattr(job, name)]
-                if differing:
-                    raise ValueError(f"slurm.h is not of this library: job {job.id} has another {', '.join(differing)}")
-                compared += 1
-        if not compared:
-            raise ValueError("slurm.h is not of this library: pyslurm knows none of the jobs")
-        self._confirmed = True
+    def _fault(self, records: Any) -> str:
+        """Why the layout is not that of the library, as far as pyslurm's values of a few jobs show; "" if they agree.
 
-    def _value(self, record: Any, field: str) -> Any:
-        """A field of one record as pyslurm shows it."""
-        if field == "job_state":
-            return self._state(int(record[field]))
-        if field not in _TEXTS.values():
-            return int(record[field])
-        address = int(record[field])
-        return ctypes.string_at(address).decode("utf-8", "replace") if address else None
+        The first record says nothing of the struct's length, so the layout stays unconfirmed while it is the only one.
+        """
+        ids, compared, last = records["job_id"], set[int](), len(records) - 1
+        for row in (last, *range(0, last, max(last // ASKED, 1))):
+            if len(compared) >= CHECKED:
+                break
+            try:
+                job = self._load_one(int(ids[row]))
+                shown = {name: getattr(job, name) for name in ("id", *_SAME_NUMBERS, *_SAME_TEXTS)}
+            except Exception:  # it ended meanwhile, there is no such job, or pyslurm cannot decode its text
+                continue
+            for at in np.flatnonzero(ids == shown["id"]).tolist():  # of an array pyslurm may show another task
+                if differing := self._differing(records[at], shown):
+                    return f"job {shown['id']} has another {', '.join(differing)}"
+                compared.add(at)
+        if not compared or (last and compared == {0}):
+            return "pyslurm knows none of the jobs"
+        self._confirmed = last > 0
+        return ""
+
+    def _differing(self, record: Any, shown: Mapping[str, Any]) -> list[str]:
+        """What pyslurm shows otherwise. Texts are read only where all numbers agree: otherwise no address is sure."""
+        differing = [name for name, field in _SAME_NUMBERS.items() if self._number(record, field) != shown[name]]
+        return differing or [name for name, field in _SAME_TEXTS.items() if not _same(record[field], shown[name])]
+
+    def _number(self, record: Any, field: str) -> Any:
+        return self._state(int(record[field])) if field == "job_state" else int(record[field])
+
+    def _user_name(self, uid: int) -> str:
+        """Asked once for each user, since a directory may be slow; again while the user is unknown."""
+        if uid not in self._user_names:
+            try:
+                self._user_names[uid] = pwd.getpwuid(uid).pw_name
+            except KeyError:
+                return str(uid)
+        return self._user_names[uid]
+
+
+def _same(address: Any, shown: str | None) -> bool:
+    """Whether the C string at this address is the text that pyslurm shows.
+
+    pyslurm shows None for no text, an empty text and the text "None". Texts beyond ASCII are not compared.
+    """
+    raw = ctypes.string_at(int(address)) if address else b""
+    return not raw.isascii() or (shown or "") == ("" if raw == b"None" else raw.decode())
 
 
 def _counts(values: Any, unset: int = NO_VAL) -> Any:
@@ -212,13 +257,6 @@ def _first(one: CodedTexts, other: CodedTexts) -> CodedTexts:
     """The first texts, or the other ones where the first are empty."""
     empty = np.array([not text for text in one[1]], np.bool_)
     return np.where(empty[one[0]], other[0] + len(one[1]), one[0]).astype(np.int32), [*one[1], *other[1]]
-
-
-def _user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def answer(load: Callable[[], Mapping[str, Any]]) -> tuple[str, Any]:

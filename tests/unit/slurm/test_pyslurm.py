@@ -261,13 +261,17 @@ def test_loader__asks_once_for_the_name_of_a_user(monkeypatch):
 
     monkeypatch.setattr(pwd, "getpwuid", known)
     jobs = [{"job_id": job, "user_id": 1 + job % 2} for job in range(1, 5)] + [{"job_id": 5, "user_name": "bob"}]
-    assert (texts(load(*jobs)["user"]), asked) == (["2", "alice", "2", "alice", "bob"], [0, 1, 2])
+    given = [WAITING | job for job in jobs]
+    loader = JobLoader(ClientLibrary(given), HEADER, lambda job_id: Job.load(job_id, given))
+    assert [texts(loader.load()["user"]) for _ in range(2)] == [["2", "alice", "2", "alice", "bob"]] * 2
+    assert asked == [1, 2, 2]  # not of bob; of the unknown one again, who may be new
 
 
 def test_loader__is_confirmed_by_pyslurm():
     """A header of another release shifts the fields: that is found before a column is used. Once is enough."""
-    with pytest.raises(ValueError, match=r"not of this library: job 7 has another name, submit_time$"):
-        load({}, shown=lambda job_id: Job.load(job_id, name="z", submit_time=3))
+    for other, words in (({"name": "z", "qos": "z"}, "name, qos"), ({"name": "z", "submit_time": 3}, "submit_time")):
+        with pytest.raises(ValueError, match=f"not of this library: job 7 has another {words}$"):
+            load({}, shown=lambda job_id, other=other: Job.load(job_id, **other))
     with pytest.raises(ValueError, match="pyslurm knows none of the jobs"):
         load({}, shown=lambda job_id: {}[job_id])
     shifted = HEADER.replace("uint32_t job_id; uint32_t array_job_id;", "uint32_t array_job_id; uint32_t job_id;")
@@ -277,10 +281,53 @@ def test_loader__is_confirmed_by_pyslurm():
     library = ClientLibrary([])
     loader = JobLoader(library, HEADER, lambda job_id: asked.append(job_id) or Job.load(job_id))
     loader.load()
-    library.jobs = [WAITING]
-    assert ([len(loader.load()["job_id"]) for _ in range(2)], asked) == ([1, 1], [7])
+    library.jobs = [WAITING, WAITING]
+    assert ([len(loader.load()["job_id"]) for _ in range(2)], asked) == ([2, 2], [7, 7])
     library.fails = 1
     with pytest.raises(OSError, match="is slurmctld up"):
+        loader.load()
+
+
+@pytest.mark.parametrize("text", ["None", "", "\xe4", "\xf6"])
+@pytest.mark.parametrize("field", ["name", "comment"])
+def test_loader__is_not_turned_off_by_a_users_text(field, text):
+    """pyslurm shows no text, "" and "None" alike, and it may fail at a text beyond ASCII."""
+    given = [WAITING | {"job_id": 7, field: text}, WAITING | {"job_id": 8}]
+
+    def shown(job_id):
+        job = Job.load(job_id, given)
+        if job_id == 7:
+            setattr(job, field, "?" if text == "\xf6" else None)
+            if text == "\xe4":
+                delattr(job, field)
+        return job
+
+    assert texts(load(*given, shown=shown)[field])[0] == text
+
+
+def test_loader__looks_again_at_a_job_that_changes():
+    """It may start between the load and pyslurm's look at it. Another layout differs each time."""
+    given = [WAITING, WAITING | {"job_id": 8}]
+    library, asked = ClientLibrary(given), list[int]()
+
+    def shown(job_id, late=1):
+        asked.append(job_id)
+        return Job.load(job_id, given, **({"state": "RUNNING"} if len(asked) <= late else {}))
+
+    assert len(JobLoader(library, HEADER, shown).load()["job_id"]) == 2
+    assert (library.loaded, asked) == (0, [8, 8, 7])
+    with pytest.raises(ValueError, match="job 8 has another state$"):
+        JobLoader(library, HEADER, lambda job_id: shown(job_id, 99)).load()
+
+
+def test_loader__confirms_the_length_of_a_record():
+    """One job fits a header whose struct is too short. The next load, of several jobs, is compared again."""
+    longer = HEADER.replace("} slurm_job_info_t;", "uint64_t work; } slurm_job_info_t;")
+    library = ClientLibrary([WAITING], longer)
+    loader = JobLoader(library, HEADER, lambda job_id: Job.load(job_id, library.jobs))
+    assert loader.load()["job_id"].tolist() == [7]
+    library.jobs = [WAITING | {"job_id": job_id} for job_id in (7, 8, 9)]
+    with pytest.raises(ValueError, match="not of this library: pyslurm knows none of the jobs"):
         loader.load()
 
 
