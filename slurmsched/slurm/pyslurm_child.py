@@ -27,10 +27,8 @@ import numpy as np
 from slurmsched.slurm.struct_layout import HeaderStructs
 
 LENGTH = struct.Struct(">Q")
-CHECKED, ASKED = (
-    10,
-    50,
-)  # jobs to compare with pyslurm's values at the first load, of at most so many that are asked for
+CHECKED = 10  # jobs whose values are compared with pyslurm's at the first load
+ASKED = 50  # so many jobs pyslurm is asked for at most, since some may be gone
 LOADS = 3  # a job may change between a load and pyslurm's look at it: then all is loaded again
 SHOW_ALL, SHOW_LOCAL = 1 << 0, 1 << 4  # slurm.h: hidden partitions too; no other cluster of a federation
 NICE_OFFSET = 0x8000_0000
@@ -198,7 +196,7 @@ def _same(address: Any, shown: str | None) -> bool:
     pyslurm shows None for no text, an empty text and the text "None". Texts beyond ASCII are not compared.
     """
     raw = ctypes.string_at(int(address)) if address else b""
-    return not raw.isascii() or (shown or "") == ("" if raw == b"None" else raw.decode())
+    return not raw.isascii() or raw.decode().replace("None", "") == (shown or "").replace("None", "")
 
 
 def _counts(values: Any, unset: int = NO_VAL) -> Any:

@@ -316,7 +316,7 @@ def test_loader__looks_again_at_a_job_that_changes():
 
     assert len(JobLoader(library, HEADER, shown).load()["job_id"]) == 2
     assert (library.loaded, asked) == (0, [8, 8, 7])
-    with pytest.raises(ValueError, match="job 8 has another state$"):
+    with pytest.raises(ValueError, match=r"job 8 has another state$"):
         JobLoader(library, HEADER, lambda job_id: shown(job_id, 99)).load()
 
 
