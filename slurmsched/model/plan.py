@@ -196,14 +196,15 @@ class AskSize(Step):
 class ShrinkJob(Step):
     """Let a running job keep the first `nodes` of its nodes and give the others back. A requeue gives it all again.
 
-    old: nodes that it has. restarts: of the run that is meant.
+    old: nodes that it has. gpus: those of the nodes that it keeps. restarts: of the run that is meant.
     """
 
     kind: ClassVar[str] = "shrink"
-    columns: ClassVar[tuple[str, ...]] = ("NumNodes",)
+    columns: ClassVar[tuple[str, ...]] = ("NumNodes", "RestartCnt")
 
     nodes: int = 1
     old: int = 1
+    gpus: int = 0
     restarts: int = -1
 
 

@@ -16,7 +16,7 @@ from slurmsched.model import Operation, Refusal, Rights, Site, Snapshot
 from slurmsched.model.columns import Bools
 from slurmsched.model.gpu_selection import counted, size_text
 from slurmsched.model.gres import normal_form, parse_gres
-from slurmsched.model.hints import parse_hints
+from slurmsched.model.hints import Hints, parse_hints
 from slurmsched.model.hostlists import same_hosts
 from slurmsched.model.operations import RESERVATION_PREFIX
 from slurmsched.model.overrides import SAME_S
@@ -69,6 +69,7 @@ class CurrentJob:
     bars: tuple[str, ...] = ()  # what it asks for that a value of ours could break; read where one is given
     eligible_s: float = nan
     admin_comment: str | None = None  # read where one is to be written; None = not known
+    comment: str | None = None  # its user's, read where nodes are to be taken from it; None = not known
     fields: Mapping[str, str] = field(default_factory=dict)  # others that levers write, by squeue's name
 
     @property
@@ -150,8 +151,10 @@ def submit_time_unknown(action: Action | None, _: GateContext) -> str:
 
 
 def run_changed(action: Action | None, view: GateContext) -> str:
-    """ "" if the submit time is the same within a second."""
+    """ "" if the submit time is the same within a second. Of a job that is to give nodes back the restarts, too."""
     same = (seen := _current(action, view)) is None or action is None or abs(seen.submit_s - action.submit_s) < 1
+    if seen is not None and isinstance(action, ShrinkJob) and action.restarts >= 0:
+        same &= seen.fields.get("RestartCnt", "") == str(action.restarts)
     return "" if same else f"{CHANGED}: it was requeued, or its id is used again"
 
 
@@ -375,12 +378,27 @@ def size_outside_hints(action: Action | None, view: GateContext) -> str:
         return ""
     hints = parse_hints(view.snapshot.jobs.comment[row])
     if isinstance(action, ShrinkJob):
-        gpus = int(view.snapshot.jobs.gpus[row]) * action.nodes // action.old
-        agreed = hints.shrink and hints.min_gpus is not None and hints.min_gpus <= gpus and action.nodes < action.old
-        return "" if agreed else "its hints do not let it lose these nodes"
+        return "" if _may_shrink(hints, action) else NO_SHRINK_HINT
     gpus = action.gpus if isinstance(action, AskSize) else counted(action.new)
     within = hints.min_gpus is not None and hints.max_gpus is not None and hints.min_gpus <= gpus <= hints.max_gpus
     return "" if within else f"{pluralize(gpus, 'GPU is', 'GPUs are')} not between its hints min_gpus and max_gpus"
+
+
+NO_SHRINK_HINT = "its hints do not let it lose these nodes"
+
+
+def _may_shrink(hints: Hints, action: ShrinkJob) -> bool:
+    least = hints.min_gpus
+    return bool(hints.shrink) and least is not None and least <= action.gpus and action.nodes < action.old
+
+
+def shrink_disallowed(action: Action | None, view: GateContext) -> str:
+    """Nodes do not come back to a running job: its user must still agree when they are taken."""
+    if not isinstance(action, ShrinkJob) or (seen := _current(action, view)) is None:
+        return ""
+    if seen.comment is None:
+        return "its comment could not be read"
+    return "" if _may_shrink(parse_hints(seen.comment), action) else f"{CHANGED}: {NO_SHRINK_HINT}"
 
 
 def cpus_outside_hints(action: Action | None, view: GateContext) -> str:
@@ -552,6 +570,7 @@ RULES = (
     GateRule("admin-comment", GateTime.SEND, "nobody else wrote its AdminComment", comment_changed),
     GateRule("start", GateTime.SEND, "nobody else changed its earliest start", start_changed),
     GateRule("request", GateTime.SEND, "its request is unchanged, and so is its number of GPUs", request_changed),
+    GateRule("size", GateTime.SEND, "the hints still let it lose nodes", shrink_disallowed),
     GateRule(
         "asks", GateTime.SEND, "it asks for nothing that a list, request or number of ours breaks", requirements_changed
     ),

@@ -1,7 +1,7 @@
 """Running jobs that do not use their GPUs, and how they change the place of their users' waiting jobs.
 
-No job loses a GPU by this. The AdminComment of an idle job may say so (admin_comments). The waiting jobs of its user
-may go behind those of others. Source: slurmsched.
+The AdminComment of an idle job may say so (admin_comments). The waiting jobs of its user may go behind those of others.
+The idle job itself may go behind all, and preemption may then take its GPUs (idle.requeue). Source: slurmsched.
 """
 
 from __future__ import annotations

@@ -33,10 +33,11 @@ from slurmsched.planning.job_overrides import (
     untouched,
 )
 from slurmsched.planning.proposals import Budget, Lever, Proposal, Records
+from slurmsched.resources.allocated import AllocatedGpus
 from slurmsched.resources.eligibility import allowed_nodes
-from slurmsched.resources.free import JobRequirements
+from slurmsched.resources.free import FreeResources, JobRequirements, share_on_node
 from slurmsched.resources.reservation_limits import UnknownEligibility
-from slurmsched.resources.startable_jobs import startable
+from slurmsched.resources.startable_jobs import startable, waits_for_nodes_alone
 
 if TYPE_CHECKING:
     from slurmsched.planning.planner import Planner
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 SizeChange = tuple[SetSize, Records]
 _EXTENT_LIMIT = re.compile(r"(?:Assoc|QOS)\w*(?:Node|Cpu)|PartitionNodeLimit")
 _NO_SHRINK = "disable_job_shrink"  # of SchedulerParameters
+MOST_WAITING = 200  # jobs that nodes of running ones are offered to in a cycle, the most urgent first
 _LIMIT = "it waits for a limit that its own request may meet"
 
 
@@ -108,7 +110,7 @@ def sizes(
     over = others | left_alone(snapshot.jobs, (*known, *changed, *mine.values()))
     wanted, refused = _wanted(base, ranking, managed & ~over, scope) if lever.size else ({}, ())
     new = {row: request for row, request in wanted.items() if row not in mine}
-    moves = [*_kept(snapshot, mine, wanted), *(_given(snapshot, row, request, None) for row, request in new.items())]
+    moves = [*_changed(snapshot, mine, wanted), *(_given(snapshot, row, request, None) for row, request in new.items())]
     return Proposal.of_moves(moves, most, records_of(changed), refused)
 
 
@@ -189,33 +191,74 @@ class ShrinkLever(Lever):
         options = snapshot.site.settings.get("SchedulerParameters", "")
         if snapshot.site.rights < Rights.OPERATOR or _NO_SHRINK in options:
             return Proposal()
-        jobs, rows = snapshot.jobs, shrinkable(snapshot, ranking, self.reports, self.scope, self.restart_cost_s)
+        jobs, (rows, refused) = snapshot.jobs, self._shrinkable(snapshot, ranking, _in_operations(snapshot, budget))
         steps = [ShrinkJob(*jobs.id_and_submit(row), _ask_reason(jobs, row, gpus), f"shrink-{jobs.job_id[row]}",
-                           gpus * int(jobs.nodes[row]) // int(jobs.gpus[row]), int(jobs.nodes[row]),
+                           gpus * int(jobs.nodes[row]) // int(jobs.gpus[row]), int(jobs.nodes[row]), gpus,
                            int(jobs.restarts[row])) for row, gpus in rows.items()]  # fmt: skip
-        return Proposal(tuple(steps[: max(min(budget.writes, self.most), 0)]))
+        most = max(min(budget.writes, self.most), 0)
+        return Proposal(
+            tuple(steps[:most]), refusals=refused, postponed=tuple(action.job_id for action in steps[most:])
+        )
+
+    def _shrinkable(
+        self, snapshot: Snapshot, ranking: Ranking, in_operations: Sequence[int]
+    ) -> tuple[dict[int, int], tuple[Refusal, ...]]:
+        """GPUs that running jobs are to keep, in whole nodes, by row, least urgent first; and why others keep theirs.
+
+        Of jobs of several nodes with the hints shrink=yes and min_gpus that the policy gives fewer GPUs, whose size may
+        change, and that have run for reports.least_run_s. A waiting job must be able to use the nodes. A job that has
+        less to run than a restart costs keeps its nodes: to go on with fewer costs it as much.
+        in_operations: ids of jobs that a preemption or gang reservation concerns.
+        """
+        jobs = snapshot.jobs
+        gpus = _whole(jobs, _policy_gpus(ranking, jobs))
+        asked = jobs.running & (jobs.nodes > 1) & jobs_of.scoped(jobs, self.scope) & (hint_column(jobs, "shrink") == 1)
+        asked &= (gpus > 0) & (gpus < jobs.gpus) & (gpus >= hint_column(jobs, "min_gpus"))
+        asked &= (jobs.run_s >= self.reports.least_run_s) & ~np.isin(jobs.job_id, in_operations)
+        asked &= _remaining_s(jobs) > _restart_s(jobs, self.restart_cost_s)
+        by_node = jobs.with_columns(tasks=jobs.nodes, cpus=jobs.nodes)  # Slurm takes nodes, whatever runs on them
+        verdict = np.where(asked, jobs_of.size_verdicts(by_node, self.scope), -1).astype(np.int8)
+        rows = ranking.order[(asked & (verdict < 0))[ranking.order]][::-1].tolist()
+        useful = _useful(snapshot, ranking, {row: int(gpus[row] * jobs.nodes[row] // jobs.gpus[row]) for row in rows})
+        return (
+            {row: int(gpus[row]) for row in rows if row in useful},
+            jobs_of.refusals(snapshot, verdict, jobs_of.SIZE_RULES),
+        )
 
 
-def shrinkable(
-    snapshot: Snapshot, ranking: Ranking, reports: JobReportsConfig, scope: ScopeConfig, restart_cost_s: float = 0.0
-) -> dict[int, int]:
-    """GPUs that running jobs are to keep, in whole nodes, by row, least urgent first.
+def _in_operations(snapshot: Snapshot, budget: Budget) -> list[int]:
+    """Ids of the jobs of operations that are under way or begin in this cycle, and of their victims."""
+    begun = budget.proposals["operation"].operations if "operation" in budget.proposals else ()
+    return [*budget.changed_by("operation"), *(each for operation in (*snapshot.operations, *begun)
+            for each in (operation.job_id, *(victim.job_id for victim in operation.victims)))]  # fmt: skip
 
-    Of jobs of several nodes with the hints shrink=yes and min_gpus that the policy gives fewer GPUs, whose size may
-    change, and that have run for reports.least_run_s. One that has less to run than a restart costs keeps its nodes:
-    to go on with fewer costs it as much.
-    """
-    jobs = snapshot.jobs
-    gpus = _whole(jobs, _policy_gpus(ranking, jobs))
-    may = jobs.running & (jobs.nodes > 1) & jobs_of.scoped(jobs, scope) & (jobs_of.size_verdicts(jobs, scope) < 0)
-    may &= (
-        (gpus > 0) & (gpus < jobs.gpus) & (gpus >= hint_column(jobs, "min_gpus")) & (hint_column(jobs, "shrink") == 1)
-    )
-    may &= (jobs.run_s >= reports.least_run_s) & (_remaining_s(jobs) > _restart_s(jobs, restart_cost_s))
-    acting = [each for operation in snapshot.operations
-              for each in (operation.job_id, *(victim.job_id for victim in operation.victims))]  # fmt: skip
-    rows = ranking.order[(may & ~np.isin(jobs.job_id, acting))[ranking.order]][::-1]
-    return {row: int(gpus[row]) for row in rows.tolist()}
+
+def _useful(snapshot: Snapshot, ranking: Ranking, keeps: dict[int, int]) -> set[int]:
+    """Which of these jobs have a node to give back that a waiting job needs to start now. keeps: nodes that each is to
+    keep, by row. Waiting jobs take nodes in the order of the ranking, free ones first."""
+    if not keeps:
+        return set()
+    free, allocated, owner = FreeResources.of(snapshot), AllocatedGpus.of(snapshot), dict[int, int]()
+    for row, nodes in keeps.items():
+        for node in allocated.nodes(row)[nodes:]:
+            gpus, cpus, memory_mib = share_on_node(snapshot, allocated, row, node)
+            free.gpus[node] += gpus
+            free.cpus[node] += int(cpus)
+            free.memory_mib[node] += memory_mib
+            free.types.give(int(snapshot.jobs.job_id[row]), node)
+            owner[node] = row
+    found, waits = set[int](), startable(snapshot) & waits_for_nodes_alone(snapshot) & (snapshot.jobs.gpus > 0)
+    for row in ranking.order[waits[ranking.order]][:MOST_WAITING].tolist():
+        need = JobRequirements.of(snapshot, row)
+        try:
+            fits = np.flatnonzero(allowed_nodes(snapshot, row, sized=False) & free.seen_by(need).fits(need)).tolist()
+        except UnknownEligibility:
+            continue
+        if len(fits) >= need.nodes:
+            takes = sorted(fits, key=lambda node: node in owner)[: need.nodes]
+            free.take(np.array(takes, np.int64), need)
+            found |= {owner[node] for node in takes if node in owner}
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +387,7 @@ def _most(base: Snapshot, row: int) -> int:
     return int(nodes.gpus[allowed].max(initial=0))
 
 
-def _kept(snapshot: Snapshot, mine: dict[int, JobOverrides], wanted: dict[int, str]) -> list[SizeChange]:
+def _changed(snapshot: Snapshot, mine: dict[int, JobOverrides], wanted: dict[int, str]) -> list[SizeChange]:
     """Changes of the sizes that slurmsched wrote: own requests restored, then other sizes."""
     rows = sorted(mine, key=lambda row: row in wanted)
     moves = [_given(snapshot, row, wanted[row], mine[row]) if row in wanted else _back(snapshot, row, mine[row])

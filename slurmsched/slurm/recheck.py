@@ -89,6 +89,9 @@ class Recheck:
         found = self._with_bars(found, [action for action in given if action.job_id in found])
         for job, text in self._admin_comments(actions).items():
             found |= {job: replace(found[job], admin_comment=text)} if job in found else {}
+        shrunk = sorted(action.job_id for action in actions if isinstance(action, ShrinkJob))
+        for job, text in self._comments(shrunk).items():
+            found |= {job: replace(found[job], comment=text)} if job in found else {}
         return found
 
     def again(self, snapshot: Snapshot, operation: Operation, operations: Sequence[Operation]) -> Snapshot:
@@ -148,16 +151,22 @@ class Recheck:
         for accounting in {action.accounting for action in given}:
             for ids in argument_batches(sorted(action.job_id for action in given if action.accounting == accounting)):
                 try:
-                    shown = self._accounted(ids, mark) if accounting else self._in_queue(ids, mark)
+                    shown = self._accounted(ids, mark) if accounting else self._in_queue(ids, mark, "admin_comment")
                 except SlurmError as error:  # not a warning: cron would mail it in every minute that slurmdbd is down
                     log.info("recheck.admin_comments_unread", error=str(error))
                     continue
-                rows = (row.lstrip("\n").partition("|") for row in shown.split(mark))
-                texts |= {whole_number(job, -1): text_or_empty(text.removesuffix("|")) for job, _, text in rows}
+                texts |= _marked(shown, mark)
         return texts
 
-    def _in_queue(self, ids: str, mark: str) -> str:
-        return self._squeue_of(ids, f"JobID:0|,admin_comment:0{mark}")
+    def _comments(self, jobs: Sequence[int]) -> dict[int, str]:
+        """The comment of each of these jobs."""
+        mark, texts = fresh_mark(), dict[int, str]()
+        for ids in argument_batches(jobs):
+            texts |= _marked(self._in_queue(ids, mark, "Comment"), mark)
+        return texts
+
+    def _in_queue(self, ids: str, mark: str, column: str) -> str:
+        return self._squeue_of(ids, f"JobID:0|,{column}:0{mark}")
 
     def _accounted(self, ids: str, mark: str) -> str:
         """In the form of _in_queue. The text is the last field, so that a "|" in it does no harm."""
@@ -191,6 +200,12 @@ class Recheck:
         rows = (line.partition("|") for line in self._commands.run("sprio", "-h", "-o", "%i|%S").splitlines())
         factor_of = {whole_number(job, -1): site.strip() for job, _, site in rows}
         return {job: int(site) if is_signed_number(site) else None for job, site in factor_of.items()}
+
+
+def _marked(shown: str, mark: str) -> dict[int, str]:
+    """The text of each job, from rows that end with the mark: whatever is in a text is no row."""
+    rows = (row.lstrip("\n").partition("|") for row in shown.split(mark))
+    return {whole_number(job, -1): text_or_empty(text.removesuffix("|")) for job, _, text in rows}
 
 
 def _put(table: T, key: str, fresh: T, names: Sequence[str]) -> T:

@@ -73,7 +73,7 @@ def test_last__puts_the_users_waiting_jobs_behind_all_others() -> None:
     ("job", "settings", "requeued"),
     [
         ({}, {}, True),
-        ({"comment": ""}, {}, False),  # it asked for no signal, and would lose all
+        ({"comment": "slurmsched: preempt=yes"}, {}, False),  # it asked for no signal, and would lose all
         ({"gpu_use": 0.9}, {}, False),
         ({"batch": False}, {"interactive": True}, False),
         ({}, {"except_qos": ["normal"]}, False),
@@ -93,9 +93,11 @@ def test_requeue__gives_the_gpus_of_an_idle_job_to_one_that_waits(
     given = snapshot([running, waits], "1x4", now_s=8_000.0, site=Site(rights=Rights.ADMINISTRATOR),
                      allocations=[held])  # fmt: skip
     planner = Planner(Fifo(), scope=ScopeConfig(partitions=("*",)), lever=LeverConfig(admin_comment=False),
-                      preemption=PreemptionConfig(enabled=True, least_factor=0, restart_cost_s=0),
+                      preemption=PreemptionConfig(enabled=True, least_factor=0, restart_cost_s=0,
+                                                  without_checkpoint=True),
                       idle=IdleGpusConfig(**{"requeue": True} | settings))  # fmt: skip
     plan = planner.plan(given)
+    assert plan.ranking.order.tolist() == ([1, 0] if requeued else [0, 1])
     assert [step.kind for step in plan.actions if step.job_id == 1] == (["signal"] if requeued else [])
 
 

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 from slurmsched import registry
-from slurmsched.config import JobReportsConfig, LeverConfig, PaceConfig, PlacementConfig, ScopeConfig
+from slurmsched.config import (
+    JobReportsConfig,
+    LeverConfig,
+    OperationsConfig,
+    PaceConfig,
+    PlacementConfig,
+    PreemptionConfig,
+    ScopeConfig,
+)
 from slurmsched.db.override_log import OverrideLog
 from slurmsched.model import (
     AskSize,
@@ -512,10 +520,26 @@ SHRINKS = {"nodes": 4, "gpus": 8, "gpus_by": "node", "gpu_request": "gpu:8", "ta
            "start_s": NOW - 700, "run_s": 700.0, "comment": "slurmsched: min_gpus=3 max_gpus=8 shrink=yes"}  # fmt: skip
 
 
-def shrunk(want: int, row: dict[str, Any], *, on: bool = True, **others: Any) -> list[tuple[int, int, str]]:
+WAITS = {"submit_s": 950.0, "comment": ""}  # for two GPUs of one node
+
+
+def shrink_plan(want: int, *rows: dict[str, Any], on: bool = True, most: int = 4, free: int = 0, **others: Any) -> Plan:
+    """Of a queue whose first jobs run and have two GPUs on each of their nodes; nodes after these have `free` GPUs."""
+    running, held = [row for row in rows if row.get("state") == "RUNNING"], list[dict[str, Any]]()
+    for number, row in enumerate(running, 1):
+        held += [{"job_id": number, "node": f"n{len(held) + at}", "gpus": 2} for at in range(1, row["nodes"] + 1)]
+    given = queue(*rows, size=f"{len(held) + 1}x2", allocations=held)
+    used = np.array([*(2 for _ in held), 2 - free], given.nodes.gpus_used.dtype)
+    given = replace(given, nodes=given.nodes.with_columns(gpus_used=used), **others)
+    made = replace(planner(dict.fromkeys(range(1, len(running) + 1), want)), lever=LeverConfig(shrink=on),
+                   reports=JobReportsConfig(sizes=True), operations_config=OperationsConfig(per_cycle=most),
+                   preemption=PreemptionConfig(enabled=True, least_factor=0, restart_cost_s=0))  # fmt: skip
+    return made.plan(given)
+
+
+def shrunk(want: int, row: dict[str, Any], *waiting: dict[str, Any], **others: Any) -> list[tuple[int, int, str]]:
     """Nodes that the job is to keep, those it has, and the command."""
-    made = replace(planner({1: want}), lever=LeverConfig(shrink=on), reports=JobReportsConfig(sizes=True))
-    steps = made.plan(replace(queue(SHRINKS | row, size="4x8"), **others)).actions
+    steps = shrink_plan(want, SHRINKS | row, *(waiting or (WAITS,)), **others).actions
     assert not {"want", "shrink"} <= {step.kind for step in steps}
     return [(step.nodes, step.old, command(step)) for step in steps if isinstance(step, ShrinkJob)]
 
@@ -530,6 +554,7 @@ def shrunk(want: int, row: dict[str, Any], *, on: bool = True, **others: Any) ->
         (4, {"comment": "slurmsched: max_gpus=8 shrink=yes"}, 0),
         (4, {"gpus_by": "job"}, 0),  # Slurm spreads these unevenly
         (4, {"array_job_id": 1}, 0),
+        (4, {"tasks": 5, "cpus": 9}, 2),  # as of a job that has lost nodes before
         (4, {"run_s": 100.0}, 0),  # it runs for less than job_reports.least_run_s
         (4, {"comment": "slurmsched: min_gpus=3 max_gpus=8 shrink=yes progress=99/100 restart=60s"}, 0),  # 7 s are left
         (4, {"comment": "slurmsched: min_gpus=3 max_gpus=8 shrink=yes progress=50/100 restart=60s"}, 2),
@@ -548,15 +573,69 @@ def test_shrink__is_off_by_default_and_where_slurm_forbids_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "nodes", "rule"), [("RUNNING", 4, ""), ("RUNNING", 3, "request"), ("PENDING", 4, "state")]
+    ("waiting", "free", "nodes"),
+    [
+        ({}, 0, 2),
+        ({}, 2, 0),  # it starts without them
+        ({"priority": 0}, 0, 0),  # held
+        ({"reason": "QOSMaxGRESPerUser"}, 0, 0),  # it waits for a limit
+        ({"gpus": 3, "gpu_request": "gpu:3"}, 0, 0),  # no node has three
+        ({"nodes_excluded": "n[3-4]"}, 0, 0),  # the job would keep the others
+        ({"nodes": 2, "gpus": 4, "tasks": 2, "cpus": 2}, 0, 2),
+        ({"nodes": 3, "gpus": 6, "tasks": 3, "cpus": 3}, 0, 0),  # two nodes are too few
+        ({"state": "RUNNING", "start_s": 950.0, "nodes": 1}, 0, 0),  # nobody waits
+    ],
 )
-def test_shrink__only_while_the_job_runs_on_as_many_nodes(state: str, nodes: int, rule: str) -> None:
-    """NumNodes of a waiting job would change its request."""
-    step = ShrinkJob(1, 900.0, "", "shrink-1", 2, 4)
-    seen = CurrentJob(900.0, JobState[state], 0, fields={"NumNodes": str(nodes)})
+def test_shrink__only_where_a_waiting_job_needs_the_nodes(waiting: dict[str, Any], free: int, nodes: int) -> None:
+    """A running job gets no node back, so it loses none for nobody."""
+    assert [kept for kept, *_ in shrunk(4, {}, WAITS | waiting, free=free)] == ([nodes] if nodes else [])
+
+
+def test_shrink__leaves_out_the_victims_of_operations_that_begin_now() -> None:
+    """A job that is signalled in this cycle needs its nodes to save itself. Job 2 would get the nodes in both ways."""
+    first = {"nodes": 4, "gpus": 8, "gpus_by": "node", "gpu_request": "gpu:8", "tasks": 4, "cpus": 4,
+             "priority": 1_000, "time_limit_s": 600.0, "submit_s": 1.0, "user": "bob", "comment": ""}  # fmt: skip
+    victim = SHRINKS | {"batch": True, "requeueable": True, "user": "ann", "time_limit_s": 90_000.0,
+                        "run_s": 5_000.0, "start_s": NOW - 5_000, "end_s": NOW + 80_000, "submit_s": 2.0,
+                        "comment": f"{SHRINKS['comment']} preempt=yes ckpt=USR1@60"}  # fmt: skip
+    site = Site(rights=Rights.ADMINISTRATOR)
+    made = shrink_plan(4, victim, first, WAITS, site=site)
+    assert {step.kind for step in made.actions if step.job_id == 1} & {"signal", "shrink"} == {"signal"}
+    assert {step.kind for step in shrink_plan(4, victim, WAITS, site=site).actions if step.job_id == 1} == {"shrink"}
+
+
+def test_shrink__says_who_keeps_nodes_and_who_waits_for_the_next_cycle() -> None:
+    """By the rule of sizes; beyond operations.per_cycle a job is postponed."""
+    refused = shrink_plan(4, SHRINKS | {"gpus_by": "job"}, WAITS).refused
+    assert [(each.job_id, each.rule) for each in refused if each.job_id == 1] == [(1, "size-several")]
+    gang = WAITS | {"nodes": 4, "gpus": 8, "gpus_by": "node", "gpu_request": "gpu:8", "tasks": 4, "cpus": 4}
+    counts = [(sum(step.kind == "shrink" for step in made.actions), made.deferred)
+              for most in (4, 1) if (made := shrink_plan(4, SHRINKS, SHRINKS, gang, most=most))]  # fmt: skip
+    assert counts == [(2, 0), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("state", "nodes", "restarts", "comment", "rule"),
+    [
+        ("RUNNING", 4, "0", SHRINKS["comment"], ""),
+        ("RUNNING", 3, "0", SHRINKS["comment"], "request"),
+        ("PENDING", 4, "0", SHRINKS["comment"], "state"),
+        ("RUNNING", 4, "1", SHRINKS["comment"], "other-run"),
+        ("RUNNING", 4, "0", "", "size"),  # its user takes the hint back
+        ("RUNNING", 4, "0", "slurmsched: min_gpus=5 shrink=yes", "size"),
+        ("RUNNING", 4, "0", None, "size"),  # it could not be read
+    ],
+)
+def test_shrink__only_while_the_job_runs_on_as_many_nodes(
+    state: str, nodes: int, restarts: str, comment: str | None, rule: str
+) -> None:
+    """In the same run, and while its user agrees. NumNodes of a waiting job would change its request."""
+    step = ShrinkJob(1, 900.0, "", "shrink-1", 2, 4, 4, 0)
+    fields = {"NumNodes": str(nodes), "RestartCnt": restarts}
+    seen = CurrentJob(900.0, JobState[state], 0, fields=fields, comment=comment)
     found = refusal(step, GateContext(seen={1: seen}), GateTime.SEND)
     assert (found.rule if found else "") == rule
     view = GateContext(queue(SHRINKS), ScopeConfig(partitions=("gpu",)))
     assert refusal(step, view, GateTime.PLAN) is None
-    less = refusal(replace(step, nodes=1), view, GateTime.PLAN)
+    less = refusal(replace(step, nodes=1, gpus=2), view, GateTime.PLAN)
     assert less is not None and less.rule == "size"

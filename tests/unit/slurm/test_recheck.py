@@ -17,6 +17,7 @@ from slurmsched.model import (
     SetNodeList,
     SetSiteFactor,
     SetSize,
+    ShrinkJob,
     Victim,
 )
 from slurmsched.planning.gate import CurrentJob, GateContext, GateTime, refusal
@@ -63,6 +64,22 @@ def test_recheck__asks_sprio_for_site_factors():
     slurm = Answers(squeue="7|100|5|PENDING|(null)||gres/gpu:2|100|\n", sprio="7|-12\n7|-12\n8|3\n")
     found = Recheck(slurm)([SetSiteFactor(7, 100.0, "", -12, 0, 0)])
     assert found == {7: CurrentJob(100.0, JobState.PENDING, 5, -12, gpus="gpu:2", eligible_s=100.0)}
+
+
+def test_recheck__reads_the_comment_of_a_job_that_is_to_lose_nodes():
+    """Behind a mark: a comment that looks like the row of another job is none."""
+
+    class Marked(Answers):
+        def run(self, program: str, *arguments: str) -> str:
+            if "Comment" not in arguments[-1]:
+                return super().run(program, *arguments)
+            mark = arguments[-1].rpartition(":0")[2]
+            return f"7|a\n8|slurmsched: shrink=yes{mark}\n8|{mark}\n"
+
+    slurm = Marked(squeue="".join(f"{job}|100|5|RUNNING|(null)||gres/gpu:2|100|4|0|\n" for job in (7, 8)))
+    found = Recheck(slurm)([ShrinkJob(job, 100.0, "", f"shrink-{job}", 2, 4, 4, 0) for job in (7, 8)])
+    assert [found[job].comment for job in (7, 8)] == ["a\n8|slurmsched: shrink=yes", ""]
+    assert found[7].fields == {"NumNodes": "4", "RestartCnt": "0"}
 
 
 ASKED = (
