@@ -29,7 +29,7 @@ from slurmsched.placements.baselines import Spread
 from slurmsched.placements.cells import CellPlacement
 from slurmsched.placements.linked import Linked
 from slurmsched.planning.job_overrides import JobOverrides, by_job, records_of
-from slurmsched.planning.node_lists.gpu_picks import height, where
+from slurmsched.planning.node_lists.gpu_picks import fabric_height, where
 from slurmsched.planning.node_lists.node_list_lever import node_lists
 from slurmsched.planning.planner import Planner
 from slurmsched.planning.proposals import Proposal
@@ -414,4 +414,6 @@ def test_gang__nothing_nearer_was_free(counts, nodes, each):
         chosen = [list(at.nodes.name).index(name) for name in expand_hostlist(found[1])]
         assert len(set(chosen)) == nodes
         assert set(chosen) <= set(fits)
-        assert height(at.topology, chosen) == min(height(at.topology, each) for each in combinations(fits, nodes))
+        assert fabric_height(at.topology, chosen) == min(
+            fabric_height(at.topology, each) for each in combinations(fits, nodes)
+        )
