@@ -35,9 +35,12 @@ def command() -> None:
 def wants(out: Output, job: int, gpus: int | None, checkpoint: bool, stop: bool, clear: bool) -> None:
     """Ask a running job for another size, a checkpoint or its end.
 
-    The request is written to a file, and nothing is written to Slurm. A job that reads the file (`slurmsched-job
-    wants`) decides when to act. Other jobs go on unchanged. A new request is added to earlier ones. Without an option
-    the requests are shown. For a checkpoint a job with the hint save= gets that signal, too.
+    The request is written to a file. A job that reads the file (`slurmsched-job wants`) decides when to act. Other jobs
+    go on unchanged. A new request is added to earlier ones. Without an option the requests are shown.
+
+    For a checkpoint slurmsched first signals a job with the hint save=, in dry-run too. If the job may not be
+    signalled, the command ends with an error and writes no file. The job must be in scope. Nothing is sent while
+    the stop file exists or slurmctld is busy. `slurmsched history` does not show the signal.
 
     Needs job_reports.folder, and the right to write there; for a signal alone the right to signal the job.
     """
@@ -51,8 +54,7 @@ def wants(out: Output, job: int, gpus: int | None, checkpoint: bool, stop: bool,
     if gpus and not config.lever.size:
         raise ConfigError("is off, so the new size would not be written; set it to true", key="lever.size")
     asks = bool(gpus or checkpoint or stop)
-    run, signal = _run(config, job, gpus or 0) if asks else (-1, None)
-    signal = signal if checkpoint else None
+    run, signal = _run(config, job, gpus or 0, checkpoint) if asks else (-1, None)
     folder = Path(config.job_reports.folder) if config.job_reports.folder else None
     if folder is None and (signal is None or gpus or stop or clear):
         raise ConfigError("is empty: name a folder that the nodes share", key="job_reports.folder")
@@ -60,10 +62,10 @@ def wants(out: Output, job: int, gpus: int | None, checkpoint: bool, stop: bool,
     wanted = replace(before, gpus=gpus or before.gpus, stop=stop or before.stop,
                      checkpoint_s=int(time.time()) if checkpoint else before.checkpoint_s)  # fmt: skip
     wanted = replace(wanted, run=run if gpus else wanted.run)
-    if folder is not None and (asks or clear):
-        write_job_requests(folder, {job: wanted})
     if signal is not None:
         _send(config, signal)
+    if folder is not None and (asks or clear):
+        write_job_requests(folder, {job: wanted})
     if out.as_json:
         out.json({"job_id": job, "gpus": wanted.gpus or None, "checkpoint_s": wanted.checkpoint_s or None,
                   "stop": wanted.stop}, schema="wants")  # fmt: skip
@@ -71,13 +73,15 @@ def wants(out: Output, job: int, gpus: int | None, checkpoint: bool, stop: bool,
         out.line(f"job {job}: {_in_words(wanted)}")
 
 
-def _run(config: Config, job: int, gpus: int) -> tuple[int, Signal | None]:
-    """How often the job was restarted, and the signal at which it saves itself. Raises InputError for one that does not
-    run, and for a size that it cannot have."""
+def _run(config: Config, job: int, gpus: int, checkpoint: bool) -> tuple[int, Signal | None]:
+    """How often the job was restarted, and the signal at which it saves itself, if a checkpoint is asked for.
+
+    Raises InputError for a job that does not run, a size that it cannot have, and a signal that it may not get.
+    """
     from slurmsched.errors import InputError
     from slurmsched.model.hints import parse_hints
     from slurmsched.model.plan import Signal
-    from slurmsched.planning.job_scope import size_request_refusal
+    from slurmsched.planning.job_scope import signal_refusal, size_request_refusal
     from slurmsched.slurm.reader import read_cluster_once
 
     jobs = read_cluster_once(config, waiting=False).jobs
@@ -87,19 +91,33 @@ def _run(config: Config, job: int, gpus: int) -> tuple[int, Signal | None]:
     if gpus and (why := size_request_refusal(jobs, row, gpus, config.scope)):
         raise InputError(f"job {job} {why}")
     name, restarts = parse_hints(jobs.comment[row]).save, int(jobs.restarts[row])
-    why = "a checkpoint is wanted of it"
-    return restarts, Signal(*jobs.id_and_submit(row), why, f"save-{job}", name, restarts) if name else None
+    if not (name and checkpoint):
+        return restarts, None
+    if why := signal_refusal(jobs, row, config.scope):
+        raise InputError(f"job {job} {why}")
+    return restarts, Signal(*jobs.id_and_submit(row), "a checkpoint is wanted of it", f"save-{job}", name, restarts)
 
 
 def _send(config: Config, signal: Signal) -> None:
-    """Signal the job if it is still the same run. Raises InputError if not, and SlurmError if Slurm refuses."""
+    """Signal the job if it is still the same run.
+
+    Raises InputError if it is not, PausedError or BusyError where nothing may be sent, SlurmError if Slurm refuses.
+    """
+    from functools import partial
+
     from slurmsched.errors import InputError, SlurmError
     from slurmsched.planning.gate import GateContext, GateTime, refusal
+    from slurmsched.slurm.live_cluster import HINDRANCES, SendCheck
     from slurmsched.slurm.reader import open_commands
     from slurmsched.slurm.recheck import Recheck
-    from slurmsched.slurm.writer import CommandWriter
+    from slurmsched.slurm.site import read_load
+    from slurmsched.slurm.writer import CommandWriter, WritePacer
 
     commands = open_commands(config.slurm)
+    stopped = SendCheck(config.cycle.stop_file).stopped
+    busy = "" if stopped else WritePacer(config.pace, partial(read_load, commands)).busy()
+    if found := refusal(None, GateContext(stopped=stopped, busy=busy), GateTime.APPLY):
+        raise HINDRANCES[found.rule](found.reason)
     if found := refusal(signal, GateContext(seen=Recheck(commands)([signal])), GateTime.SEND):
         raise InputError(f"job {signal.job_id} gets no signal: {found.reason}")
     (outcome,) = CommandWriter(commands).send([signal])

@@ -153,6 +153,11 @@ def out_of_scope(jobs: Jobs, scope: ScopeConfig, lever: str) -> Bools:
     return ~scoped(jobs, scope) & ~np.any([rule.catches(jobs, scope) for rule in others], axis=0)
 
 
+def has_id_of_array(jobs: Jobs) -> Bools:
+    """Arrays, and the task of each that starts last. Slurm signals and requeues all tasks by this id. (N,) bool."""
+    return (jobs.array_job_id > 0) & (jobs.array_job_id == jobs.job_id)
+
+
 def follows_array(jobs: Jobs) -> Bools:
     """Pending tasks whose array still has its own pending record: writing that one writes them too. (N,) bool."""
     meta = jobs.pending & (jobs.array_job_id == jobs.job_id) & (jobs.job_id > 0)
@@ -189,6 +194,15 @@ def size_request_refusal(jobs: Jobs, row: int, gpus: int, scope: ScopeConfig) ->
         return ""
     allowed = f"{hints.min_gpus or '?'} to {hints.max_gpus or '?'}"
     return f"cannot run on {gpus} GPUs: its hints min_gpus and max_gpus allow {allowed}"
+
+
+def signal_refusal(jobs: Jobs, row: int, scope: ScopeConfig) -> str:
+    """Why a running job may not be signalled for a checkpoint; "" if it may."""
+    if not scoped(jobs, scope)[row]:
+        return "gets no signal: it is not in scope"
+    if has_id_of_array(jobs)[row]:
+        return "gets no signal: Slurm takes its id for its whole array, so that all tasks would be signalled"
+    return ""
 
 
 def start_verdicts(jobs: Jobs, scope: ScopeConfig) -> NDArray[np.int8]:

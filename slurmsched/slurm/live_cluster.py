@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 CHUNK = 200  # most actions between two looks at slurmctld's load and the stop file
 FRESH_S = 10.0  # no job is written later after the last look at it; one look costs slurmctld a listing of its queue
-_HINDRANCES = {"rights": RightsError, "stop-file": PausedError, "load": BusyError}
+HINDRANCES = {"rights": RightsError, "stop-file": PausedError, "load": BusyError}
 
 
 class LastLook(Protocol):
@@ -223,7 +223,7 @@ class LiveCluster:
         self._guard.fence()
         if found := refusal(None, view, GateTime.APPLY):
             remedy = f": {operator_line(view.site.user)}" if view.site and found.rule == "rights" else ""
-            raise _HINDRANCES[found.rule](found.reason + remedy)
+            raise HINDRANCES[found.rule](found.reason + remedy)
 
     def _send(self, cycle: str, due: Sequence[Action], outcomes: list[Outcome]) -> None:
         """Send one chunk, adding to outcomes; on record first."""

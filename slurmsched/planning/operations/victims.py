@@ -118,11 +118,6 @@ def _in_operation(case: PreemptionCase) -> Bools:
     return np.isin(case.jobs.job_id, sorted(busy))
 
 
-def _stands_for_array(jobs: Jobs) -> Bools:
-    """The array task that starts last. It has the id of the array, and Slurm signals and requeues all tasks by it."""
-    return (jobs.array_job_id > 0) & (jobs.array_job_id == jobs.job_id)
-
-
 # The first rule that catches a job is its reason.
 VICTIM_RULES = (
     VictimRule("not-running", "it does not run", lambda case: ~holding(case.jobs)),
@@ -134,7 +129,7 @@ VICTIM_RULES = (
     VictimRule(
         "array",
         "Slurm takes its id for its whole array, so that all tasks would be requeued",
-        lambda case: _stands_for_array(case.jobs),
+        lambda case: job_scope.has_id_of_array(case.jobs),
         hard=True,
     ),
     VictimRule("no-requeue", "it was submitted with --no-requeue", lambda case: ~case.jobs.requeueable, hard=True),

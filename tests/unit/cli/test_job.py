@@ -16,6 +16,8 @@ JOBS = (
     ELASTIC | {"job_id": 10, "requeueable": False},
     ELASTIC | {"job_id": 6, "comment": ""},
     ELASTIC | {"job_id": 11, "comment": "slurmsched: save=usr1", "submit_s": 900.0},
+    ELASTIC | {"job_id": 12, "comment": "slurmsched: save=usr1", "array_job_id": 12},
+    ELASTIC | {"job_id": 13, "comment": "slurmsched: save=usr1", "partition": "other"},
     {"job_id": 7, "user": "bob", "state": "PD", "gpus": 1},
 )
 
@@ -27,7 +29,10 @@ def config(monkeypatch, tmp_path):
 
     monkeypatch.setattr(reader, "read_cluster_once", lambda *_, **__: site((node("n1"),), JOBS))
     (tmp_path / "jobs" / "wants").mkdir(parents=True)
-    (path := tmp_path / "site.toml").write_text(f'[lever]\nsize = true\n[job_reports]\nfolder = "{tmp_path}/jobs"\n')
+    (path := tmp_path / "site.toml").write_text(
+        f'[lever]\nsize = true\n[scope]\npartitions = ["gpu"]\n[cycle]\nstop_file = "{tmp_path}/stop"\n'
+        f'[job_reports]\nfolder = "{tmp_path}/jobs"\n'
+    )
     return "--config", str(path)
 
 
@@ -51,7 +56,8 @@ def test_wants__adds_up_and_is_cleared(run, config, tmp_path):
     [(("5", "--size", "1"), "allow 2 to 8"), (("5", "--size", "9"), "allow 2 to 8"),
      (("6", "--size", "1"), "allow ? to ?"), (("7", "--stop"), "job 7 is not running"),
      (("8", "--checkpoint"), "job 8 is not running"), (("9", "--size", "2"), "only an array as a whole"),
-     (("10", "--size", "2"), "no batch job that Slurm may requeue")],
+     (("10", "--size", "2"), "no batch job that Slurm may requeue"),
+     (("12", "--checkpoint"), "its id for its whole array"), (("13", "--checkpoint"), "is not in scope")],
 )  # fmt: skip
 def test_wants__asks_no_job_for_what_it_cannot_do(run, config, tmp_path, words, fault):
     """Never below min_gpus; nothing is written."""
@@ -69,29 +75,41 @@ def test_wants__needs_a_folder_and_for_a_size_the_lever(run, tmp_path):
 class Signals:
     """Slurm's commands: a running job, and what scancel is given."""
 
-    def __init__(self, state="RUNNING"):
-        self.state, self.calls = state, []
+    def __init__(self, state="RUNNING", threads=1):
+        self.state, self.threads, self.calls = state, threads, []
 
     def run(self, *argv):
         self.calls.append(argv)
+        if argv[0] == "sdiag":
+            return f"Server thread count: {self.threads}\n"
         return f"11|900|0|{self.state}|(null)||gres/gpu:4|900|\n" if argv[0] == "squeue" else ""
 
 
-@pytest.mark.parametrize(("state", "code"), [("RUNNING", 0), ("PENDING", 2)])
-def test_wants__a_job_with_a_save_signal_gets_it_for_a_checkpoint(run, config, tmp_path, monkeypatch, state, code):
-    """Beside the file, and without a folder too. Not one that went back to the queue meanwhile."""
+@pytest.mark.parametrize(
+    ("slurm", "stops", "code", "fault"),
+    [(Signals(), False, 0, ""), (Signals("PENDING"), False, 2, "is PENDING"),
+     (Signals(threads=999), False, 75, "server threads"), (Signals(), True, 75, "paused")],
+    ids=["runs", "waits", "busy", "stopped"],
+)  # fmt: skip
+def test_wants__a_job_with_a_save_signal_gets_it_for_a_checkpoint(
+    run, config, tmp_path, monkeypatch, slurm, stops, code, fault
+):
+    """Before the file, and without a folder too. Nothing is written where it may not be signalled."""
     from contextlib import nullcontext
 
     from slurmsched.slurm import reader, writer
 
-    slurm = Signals(state)
+    slurm.calls.clear()
     monkeypatch.setattr(reader, "open_commands", lambda _: slurm)
     monkeypatch.setattr(writer, "scontrol_session", nullcontext)
+    if stops:
+        (tmp_path / "stop").touch()
     said = run(*config, "job", "wants", "11", "--checkpoint")
-    assert (said.code, "is PENDING" in said.err) == (code, state == "PENDING")
+    assert (said.code, fault in said.err) == (code, True)
     sent = [call for call in slurm.calls if call[0] == "scancel"]
-    assert sent == ([("scancel", "--batch", "-s", "USR1", "11")] if state == "RUNNING" else [])
-    assert "checkpoint=" in (tmp_path / "jobs" / "wants" / "11").read_text()
-    assert run("job", "wants", "11", "--checkpoint").code == code
+    assert sent == ([] if code else [("scancel", "--batch", "-s", "USR1", "11")])
+    assert (tmp_path / "jobs" / "wants" / "11").exists() == (code == 0)
+    (text := tmp_path / "no_folder.toml").write_text((tmp_path / "site.toml").read_text().partition("[job_reports]")[0])
+    assert run("--config", str(text), "job", "wants", "11", "--checkpoint").code == code
     assert run(*config, "job", "wants", "5", "--checkpoint").code == 0  # it has no such hint
     assert len([call for call in slurm.calls if call[0] == "scancel"]) == 2 * len(sent)
