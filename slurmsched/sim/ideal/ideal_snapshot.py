@@ -61,7 +61,7 @@ class JobArrays:
     times: (J, 5) start of this run (NaN = waits), run time of earlier runs, when it last ran or came, submission, time
     limit [s]; counts: (J, 4) job id, GPUs, nodes, restarts. The cluster writes the first three and the restarts.
     Nodes are as many as the job needs, and 1 where its GPUs could be shared out equally over these, as nobody asks so.
-    duration_s: (J,). gpu_request: (J,). texts: user, account, name and comment, (J,) each.
+    duration_s: (J,). gpu_request: (J,). texts: user, account, qos, name and comment, (J,) each.
     """
 
     times: Floats
@@ -86,7 +86,7 @@ class JobArrays:
 
 def _texts(trace: Trace) -> dict[str, Labels]:
     """Texts of the jobs. A model becomes a hint in the comment, as its user would write it."""
-    texts = {name: getattr(trace, name) for name in ("user", "account", "name")}
+    texts = {name: getattr(trace, name) for name in ("user", "account", "qos", "name")}
     hints = [_hint(model) for model in trace.model]
     texts["comment"] = Labels.of([" ".join(filter(None, pair)) for pair in zip(trace.comment, hints, strict=True)])
     return {name: column for name, column in texts.items() if column.names not in ((), ("",))}

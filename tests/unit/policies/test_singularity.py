@@ -9,7 +9,10 @@ import pytest
 
 from slurmsched.errors import ConfigError
 from slurmsched.model import Ranking
+from slurmsched.model.trace import Trace
 from slurmsched.policies.singularity import Singularity, grown_in_turn
+from slurmsched.sim.experiments.replay_request import ReplayRequest
+from slurmsched.sim.experiments.replay_session import ReplaySession
 from slurmsched.testing import check_policy, snapshot
 
 SIX = (
@@ -88,3 +91,11 @@ def test_singularity__refuses_what_is_no_share(text: str) -> None:
     """The error names the parameter."""
     with pytest.raises(ConfigError, match=r"policy\.guarantees"):
         Singularity(guarantees=(text,))
+
+
+@pytest.mark.parametrize(("qos", "ends_s"), [("", [1_000.0, 1_100.0]), ("premium", [1_100.0, 110.0])])
+def test_singularity__a_replay_knows_the_qos_of_the_trace(qos: str, ends_s: list[float]) -> None:
+    """A premium job that comes at 10 s has the GPU at once; without its QOS it waits."""
+    trace = Trace.of([1, 2], [1, 1], [0.0, 10.0], [1_000.0, 100.0], qos=["", qos])
+    request = ReplayRequest(cluster="1x1", policy="singularity:interval_s=10", backfill="skip")
+    assert ReplaySession(trace, request).run().cluster.endings()[0].tolist() == ends_s
