@@ -76,8 +76,8 @@ def choose_hosts(snapshot: Snapshot, order: Int64s, score: Floats, gpu_s: Floats
 
 # Groups by predicted slow-down.
 
-MOST_WAITING = 100  # jobs for which a group is looked for, the first of the order
-Lost = Callable[[Sequence[int]], float]  # speed that jobs of these rows lose in all on the same GPUs; infinity = never
+MOST_WAITING = 100  # jobs for which a group is looked for: the first of the order that may share at all
+Lost = Callable[[Sequence[int]], float]  # speed that jobs of these rows lose in all on the same GPUs; inf = may not
 
 
 # Over 30 lines: almost half is the docstring with the rules.
@@ -86,7 +86,8 @@ def least_interference(snapshot: Snapshot, order: Int64s, lost: Lost, most: int)
 
     A guest that runs stays where it is. The jobs that wait and find too few free GPUs are taken in order. Each goes to
     the group of its size, of less than `most` jobs, that loses the least speed by it; a job that runs, or is about to
-    start, is a group too. It goes to none if all groups lose more by it than it makes there.
+    start, is a group too. It goes to none if all groups lose more by it than it makes there. Nobody shares with a job
+    that loses infinity alone.
 
     order: rows of the jobs. Source: Kim and Kim (Co-scheML), ACSOS 2020, for the least predicted interference; more
     than two jobs, and what is too much, are ours.
@@ -102,8 +103,9 @@ def least_interference(snapshot: Snapshot, order: Int64s, lost: Lost, most: int)
     for row in order[(startable(snapshot) & (jobs.gpus > 0))[order]].tolist():
         if gpus[row] <= free:
             free -= gpus[row]
-            groups[row], loses[row] = [row], 0.0
-        elif looked < MOST_WAITING:
+            groups[row] = [row]
+            loses |= {row: 0.0} if lost([row]) < np.inf else {}
+        elif looked < MOST_WAITING and lost([row]) < np.inf:
             looked += 1
             able = [host for host in loses if gpus[host] == gpus[row] and len(groups[host]) < most]
             more = {host: lost([*groups[host], row]) - loses[host] for host in able}

@@ -77,10 +77,10 @@ class AntMan:
         """The guaranteed jobs whose account has GPUs for them beside those before them; running ones first. (N,)."""
         jobs, found = snapshot.jobs, np.zeros(len(guaranteed), np.bool_)
         free = named_numbers("quotas", self.quotas, '["ACCOUNT=GPUS"]')
-        runs = holding(jobs)
+        runs, all_gpus = holding(jobs), cluster_gpus(snapshot)
         for row in [*order[(guaranteed & runs)[order]].tolist(), *order[(guaranteed & ~runs)[order]].tolist()]:
             account, gpus = jobs.account[row], int(jobs.gpus[row])
-            if runs[row] or gpus <= free.get(account, cluster_gpus(snapshot)):
+            if runs[row] or gpus <= free.get(account, all_gpus):
                 found[row] = True
                 if account in free:
                     free[account] -= gpus

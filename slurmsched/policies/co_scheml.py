@@ -86,15 +86,15 @@ class CoScheMl:
 
     def _lost(self, snapshot: Snapshot, rows: Sequence[int], hints_of: Callable[[int], Hints]) -> float:
         """Speed that jobs of these rows lose on the same GPUs; infinity if they may not share."""
-        if len(rows) == 1:
-            return 0.0
         hints = [hints_of(row) for row in rows]
-        memory = sum(each.gpu_mem or 0 for each in hints)
+        memory = sum(inf if each.gpu_mem is None else each.gpu_mem for each in hints)
         gpus = int(snapshot.jobs.gpus[rows[0]])
         kinds = tuple(sorted(job_kind(each.model or "", each.batch) for each in hints))
         if any(each.share is False for each in hints) or 0 < self.memory_gib < memory:
             return inf
-        return _lost_by(self._speeds, kinds, gpus) if all(self._speeds.knows(kind, gpus) for kind in kinds) else inf
+        if not all(self._speeds.knows(kind, gpus) for kind in kinds):
+            return inf
+        return _lost_by(self._speeds, kinds, gpus) if len(rows) > 1 else 0.0
 
 
 @lru_cache(maxsize=65_536)

@@ -30,7 +30,8 @@ class Horus:
     cap: part of the time that the jobs of a GPU use it together.
     most: jobs on one GPU.
     stages: a table of stages, from which the use of GPUs comes, or "muri", which is shipped.
-    memory_gib: of a GPU; jobs whose hints `gpu_mem` add up to more do not share. 0 = memory is no limit.
+    memory_gib: of a GPU; jobs whose hints `gpu_mem` add up to more do not share, nor do jobs without that hint. 0 =
+    memory is no limit.
     Raises ConfigError for a parameter out of range, InputError for a table that cannot be read.
     Source: Yeung et al. (Horus), TPDS 33 (2022), and Yeung et al., HotCloud '20: predicted use under a cap. The cost,
     the product of the uses of each two jobs, is ours.
@@ -65,15 +66,13 @@ class Horus:
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         order, use = ordered(snapshot.jobs), self._use(snapshot)
-        memory = np.nan_to_num(hint_column(snapshot.jobs, "gpu_mem"))
+        memory = np.nan_to_num(hint_column(snapshot.jobs, "gpu_mem"), nan=inf)
         host = least_interference(snapshot, order, lambda rows: self._lost(use, memory, rows), self.most)
         why = {"submit_s": arrival_s(snapshot.jobs), "beside": host, "use": np.round(use, 2)}
         return Ranking(order, why=why, changes=JobChanges(beside=host))
 
     def _lost(self, use: Floats, memory: Floats, rows: Sequence[int]) -> float:
         """Part of the time in which two jobs of these rows compute at once; infinity if they may not share."""
-        if len(rows) == 1:
-            return 0.0
         beyond = use[list(rows)].sum() > self.cap or 0 < self.memory_gib < memory[list(rows)].sum()
         return inf if beyond else float(sum(use[one] * use[other] for one, other in combinations(rows, 2)))
 

@@ -46,6 +46,8 @@ def test_horus__memory_and_the_cap_are_limits() -> None:
     """Two of 10 GiB do not fit into 16. Under a cap of 0.5 vgg19 finds nobody, and a2c only resnet18."""
     every = {f"job{number}": "gpu_mem=10" for number in range(1, 7)}
     assert beside(Horus(memory_gib=16.0), queue(**every)) == [-1] * 6
+    assert beside(Horus(memory_gib=24.0), queue(**every))[3:5] == [2, 3]
+    assert beside(Horus(memory_gib=24.0), queue(**every | {"job2": ""}))[3] == -1, "a job of unknown memory is alone"
     assert beside(Horus(cap=0.5), queue()) == [-1, -1, -1, -1, 2, -1]
 
 
@@ -53,6 +55,14 @@ def test_horus__a_model_without_prediction_shares_with_nobody() -> None:
     """Whatever there is beside it, and however high the cap."""
     rows = [{"gpus": 1, "comment": f"slurmsched: model={model}"} for model in ("other", "a2c")]
     assert beside(Horus(cap=4.0), snapshot(rows, "1x1")) == [-1, -1]
+
+
+def test_horus__jobs_that_may_not_share_hold_nobody_back() -> None:
+    """Hundreds of them wait in front of one that may."""
+    alone = [{"gpus": 1, "comment": "slurmsched: model=a2c share=no"} for _ in range(150)]
+    runs = {"gpus": 1, "comment": "slurmsched: model=resnet18"}
+    here = snapshot([runs, *alone, {"gpus": 1, "comment": "slurmsched: model=a2c"}], "1x1")
+    assert beside(Horus(), here) == [-1] * 151 + [int(here.jobs.job_id[0])]
 
 
 def test_horus__the_figures_of_the_page() -> None:
