@@ -83,14 +83,14 @@ def _opened(tree: Config, *, apply: bool) -> Iterator[tuple[LiveCluster, LeaderF
         lead: LeaderFiles | None = None
         try:
             offered = stack.enter_context(open_leadership(tree))
-            lead = offered and _held(offered, apply=apply)
+            lead = offered and _with_lease(offered, apply=apply)
         except LedgerError as error:
             complain(UNKNOWN.format(error))
         with closing(open_live(tree, apply=apply, heed_stop=False, lead=lead)) as cluster:
             yield cluster, lead
 
 
-def _held(lead: LeaderFiles, *, apply: bool) -> LeaderFiles | None:
+def _with_lease(lead: LeaderFiles, *, apply: bool) -> LeaderFiles | None:
     """The lease, taken if it is needed; None, with a warning, where the database is lost: then our own journal counts.
 
     Raises NotLeadingError while another host leads.

@@ -201,8 +201,8 @@ def clean_environment(conf: str = "") -> dict[str, str]:
     Slurm then prints times as Unix seconds, and task lists of arrays in full. TZ does not change those times. It is set
     because otherwise the C library reads /etc/localtime for each of them: a quarter of squeue's time.
     """
-    kept = {k: v for k, v in os.environ.items() if k in _KEPT or not k.startswith(_DROPPED)}
-    return kept | _FIXED | ({"SLURM_CONF": str(Path(conf))} if conf else {})
+    inherited = {k: v for k, v in os.environ.items() if k in _KEPT or not k.startswith(_DROPPED)}
+    return inherited | _FIXED | ({"SLURM_CONF": str(Path(conf))} if conf else {})
 
 
 def command_error(program: str, status: int, message: str) -> SlurmError:

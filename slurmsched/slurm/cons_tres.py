@@ -106,8 +106,8 @@ def read_shapes(commands: Commands, names: Sequence[str]) -> dict[str, NodeShape
 
 def shapes_of(commands: Commands, nodes: Nodes, names: Sequence[str]) -> dict[str, NodeShape]:
     """As read_shapes, without nodes with RestrictedCoresPerGPU: how Slurm selects cores there is not modelled."""
-    kept = {nodes.name[row] for row in np.flatnonzero(nodes.cpus_per_gpu_kept).tolist()}
-    return {name: shape for name, shape in read_shapes(commands, names).items() if name not in kept}
+    restricted = {nodes.name[row] for row in np.flatnonzero(nodes.cpus_per_gpu_kept).tolist()}
+    return {name: shape for name, shape in read_shapes(commands, names).items() if name not in restricted}
 
 
 def node_of(name: str, classes: Sequence[NodeClass], shape: NodeShape | None) -> SlurmNode | None:

@@ -56,20 +56,20 @@ class ReportReader:
     def __init__(
         self, folder: Path, uid: Callable[[str], int] | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._folder, self._wants = folder / REPORTS, folder
+        self._reports, self._folder = folder / REPORTS, folder
         self._uid, self._clock = uid or _Uids(), clock
         self._known: dict[int, JobReport] = {}
         self._next = 0  # job id at which the next cycle begins
 
     def __call__(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with the words of each report in place of those of the job's comment."""
-        snapshot = with_asked_sizes(self._wants, snapshot)
+        snapshot = with_asked_sizes(self._folder, snapshot)
         jobs = snapshot.jobs
         rows = _readers(jobs)
         try:
             self._read(jobs, rows)
         except OSError as error:
-            warning = f"what jobs tell of themselves: {self._folder} cannot be read: {error.strerror or error}"
+            warning = f"what jobs tell of themselves: {self._reports} cannot be read: {error.strerror or error}"
             return replace(snapshot, warnings=(*snapshot.warnings, warning))
         comments = list(jobs.comment)
         for row in rows:
@@ -88,7 +88,7 @@ class ReportReader:
         self._known = {job: report for job, report in self._known.items() if job in ids}
         later = sorted(ids, key=lambda job: (job < self._next, job))
         until_s = self._clock() + PATIENCE_S
-        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        folder = os.open(self._reports, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for at, job in enumerate(later):
                 self._next = job

@@ -111,12 +111,12 @@ class Recheck:
             victim.job_id for each in operations for victim in each.victims
         ]
         gone = [job for job in asked if listed.row_of(job) < 0]
-        kept = jobs.take(np.isin(jobs.job_id, [*asked, *others, *here.job_id.tolist()]) & ~np.isin(jobs.job_id, gone))
+        rows = np.isin(jobs.job_id, [*asked, *others, *here.job_id.tolist()]) & ~np.isin(jobs.job_id, gone)
         missing = [name for name in expand_hostlist(operation.nodes) if name not in set(shown.name)]
         unseen = np.where(nodes.name.isin(missing), int(NodeState.UNKNOWN), nodes.state)
         return replace(
             snapshot,
-            jobs=_put(kept, "job_id", listed, OF_JOB),
+            jobs=_put(jobs.take(rows), "job_id", listed, OF_JOB),
             nodes=_put(nodes.with_columns(state=unseen), "name", shown, _OF_NODE),
             operations=tuple(operations),
         )

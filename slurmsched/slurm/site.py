@@ -89,10 +89,10 @@ def ask_rights(commands: Commands, settings: Mapping[str, str]) -> Rights | None
     ours = _ask(commands, "scontrol", "show", "assoc_mgr", "flags=users", f"users={user}")
     found = re.search(rf"^UserName={re.escape(user)}\(.*\bAdminLevel=(\w+)", ours or "", re.MULTILINE)
     if found is None:
-        kept = _ask(commands, "sacctmgr", "-nP", "show", "user", f"name={user}", "format=adminlevel")
-        if ours is None and kept is None:
+        record = _ask(commands, "sacctmgr", "-nP", "show", "user", f"name={user}", "format=adminlevel")
+        if ours is None and record is None:
             return None
-        found = re.match(r"(\w+)", kept or "")
+        found = re.match(r"(\w+)", record or "")
     return _RIGHTS.get(found[1].lower(), Rights.USER) if found else Rights.USER
 
 

@@ -296,7 +296,7 @@ def merge_rows(flat: Sequence[str], unfolded: Sequence[str], arrays: Iterable[in
     """
     width, gone = len(GROUPS), {str(array) for array in arrays}
     at = GROUPS.index(("JobArrayID",))
-    kept = [list(flat[i : i + width]) for i in range(0, len(flat), width) if flat[i + at].partition("_")[0] not in gone]
+    rows = [list(flat[i : i + width]) for i in range(0, len(flat), width) if flat[i + at].partition("_")[0] not in gone]
     records: dict[str, list[str]] = {}
     for i in range(0, len(unfolded), width):
         row = list(unfolded[i : i + width])
@@ -304,7 +304,7 @@ def merge_rows(flat: Sequence[str], unfolded: Sequence[str], arrays: Iterable[in
         known = records.setdefault(_job(row[0]), row)
         if known is not row:
             known[at] = f"{known[at].rstrip(']') if '[' in known[at] else _open_task_list(known[at])},{task}]"
-    return [text for row in [*kept, *records.values()] for text in row]
+    return [text for row in [*rows, *records.values()] for text in row]
 
 
 def _open_task_list(array_id: str) -> str:

@@ -268,9 +268,9 @@ def _tracked_gpus(settings: SiteSettings) -> Verdict:
 
 
 def _store_flags(settings: SiteSettings) -> Verdict:
-    kept = "job_comment" in settings.words("AccountingStoreFlags")
+    stored = "job_comment" in settings.words("AccountingStoreFlags")
     line = settings.added("AccountingStoreFlags", "job_comment")
-    return "ok" if kept else "warn", settings.text("AccountingStoreFlags") or "none", line
+    return "ok" if stored else "warn", settings.text("AccountingStoreFlags") or "none", line
 
 
 def _min_job_age(settings: SiteSettings) -> Verdict:
