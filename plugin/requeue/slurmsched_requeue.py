@@ -46,10 +46,8 @@ class Asked:
         Under slurmsched-requeue, or as one of many tasks, the exit code is enough. A batch job that is this very
         program requeues itself.
         """
-        if _is_batch_script():
-            requeue = ["scontrol", "requeue", os.environ["SLURM_JOB_ID"]]
-            if subprocess.run(requeue, check=False).returncode == 0:
-                time.sleep(600)  # until Slurm ends us
+        if _is_batch_script() and subprocess.run(["scontrol", "requeue", _job()], check=False).returncode == 0:
+            time.sleep(600)  # until Slurm ends us
         sys.exit(SAVED)
 
 
@@ -66,6 +64,12 @@ def save(path, content):
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def _job():
+    """This job. A task of an array by its number: the last one has the id of the array, which means all tasks."""
+    array = os.environ.get("SLURM_ARRAY_JOB_ID")
+    return array + "_" + os.environ.get("SLURM_ARRAY_TASK_ID", "0") if array else os.environ["SLURM_JOB_ID"]
 
 
 def _is_batch_script():

@@ -63,6 +63,25 @@ def test_requeue__a_command_that_knows_no_signal_goes_back_too(world, tmp_path) 
     assert (process.returncode, asked(tmp_path)) == (128 + signal.SIGUSR2, "requeue 17\n")
 
 
+ARRAY = {"SLURM_JOB_ID": "17", "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "4"}
+
+
+def test_requeue__a_task_of_an_array_goes_back_alone(world, tmp_path, monkeypatch) -> None:
+    """The task that starts last has the id of its array, by which Slurm requeues all tasks."""
+    process = begun(world | ARRAY, "bash", "-c", SAYS.format(code=75, signal="USR1"))
+    process.send_signal(signal.SIGUSR1)
+    process.communicate(timeout=30)
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import slurmsched_requeue
+
+    for name, value in (world | ARRAY).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(slurmsched_requeue, "_is_batch_script", lambda: True)
+    with pytest.raises(SystemExit):  # the scontrol of this test refuses
+        slurmsched_requeue.Asked.__new__(slurmsched_requeue.Asked).leave()
+    assert asked(tmp_path) == "requeue 17_4\n" * 2
+
+
 def test_requeue__two_signals_are_two_for_the_command(world, tmp_path) -> None:
     """The second may come while it saves itself; the end counts, not the wait that was cut short."""
     script = "n=0; trap 'n=$((n+1)); echo $n' USR1; echo ready; while [ $n -lt 2 ]; do sleep 0.05; done; exit 0"
