@@ -89,6 +89,12 @@ def size_units(jobs: Jobs) -> Int64s:
     return np.maximum(jobs.gpus // np.maximum(parts, 1), 1).astype(np.int64)
 
 
+def policy_gpus(ranking: Ranking, jobs: Jobs) -> Int64s:
+    """GPUs that the policy gives each job, 0 = none, or it says nothing. (N,) int64, a copy."""
+    gpus = None if ranking.changes is None else ranking.changes.gpus
+    return np.zeros(len(jobs), np.int64) if gpus is None else np.array(gpus, np.int64)
+
+
 def _several_types(jobs: Jobs, _: ScopeConfig) -> Bools:
     return ~jobs.gpu_request.map(lambda text: text.startswith("gpu:") and "," not in text, np.bool_)
 

@@ -120,7 +120,7 @@ def _wanted(
     """Requests of the jobs that are to have another size than they ask for, by row, most urgent first; and why others
     are not."""
     jobs = base.jobs
-    gpus = _policy_gpus(ranking, jobs)
+    gpus = jobs_of.policy_gpus(ranking, jobs)
     again = _asked_and_requeued(jobs) & (gpus == 0)
     gpus = _whole(jobs, np.where(again, jobs.wanted_gpus, gpus))
     if not gpus.any():
@@ -135,12 +135,6 @@ def _wanted(
                      f"{'no node that it may have has' if jobs.nodes[row] == 1 else 'its nodes do not have'} "
                      f"{pluralize(gpus[row], 'GPU')}") for row in rows if row not in found)  # fmt: skip
     return found, (*jobs_of.refusals(base, verdict, jobs_of.SIZE_RULES), *small)
-
-
-def _policy_gpus(ranking: Ranking, jobs: Jobs) -> Int64s:
-    """GPUs that the policy gives each job, 0 = none, or it says nothing. (N,)."""
-    given = ranking.changes.gpus if ranking.changes else None
-    return np.zeros(len(jobs), np.int64) if given is None else np.asarray(given, np.int64)
 
 
 def _whole(jobs: Jobs, gpus: Int64s) -> Int64s:
@@ -211,7 +205,7 @@ class ShrinkLever(Lever):
         in_operations: ids of jobs that a preemption or gang reservation concerns.
         """
         jobs = snapshot.jobs
-        gpus = _whole(jobs, _policy_gpus(ranking, jobs))
+        gpus = _whole(jobs, jobs_of.policy_gpus(ranking, jobs))
         asked = jobs.running & (jobs.nodes > 1) & jobs_of.scoped(jobs, self.scope) & (hint_column(jobs, "shrink") == 1)
         asked &= (gpus > 0) & (gpus < jobs.gpus) & (gpus >= hint_column(jobs, "min_gpus"))
         asked &= (jobs.run_s >= self.reports.least_run_s) & ~np.isin(jobs.job_id, in_operations)
@@ -319,7 +313,7 @@ def running_sizes(
     restart_cost_s: of a job without the hint. most: jobs that are asked anew.
     """
     jobs = snapshot.jobs
-    gpus = _whole(jobs, _policy_gpus(ranking, jobs))
+    gpus = _whole(jobs, jobs_of.policy_gpus(ranking, jobs))
     may = jobs.running & jobs.batch & jobs.requeueable & jobs_of.scoped(jobs, scope) & (jobs.gpus > 0)
     may &= jobs_of.size_verdicts(jobs, scope) < 0  # else it would come back as it was
     ask = may & (gpus > 0) & (gpus != jobs.gpus) & _within(jobs, gpus) & (jobs.run_s >= reports.least_run_s)

@@ -132,7 +132,7 @@ class Planner:
         ranking = in_tiers(made, seen, self.tiers, priority.factors(seen.jobs))
         ranking = capped_last(ranking, seen, ours, self.soft_caps)
         ranking = idle_users_last(ranking, seen, ours, self.idle)
-        ranking = moldable_sizes(ranking, seen, ours, self.lever)
+        ranking = moldable_sizes(ranking, seen, ours, self.lever, self.scope)
         return with_decider(seen, aged_first(ranking, seen, ours, self.starvation.age_cap_s))
 
     def _context(self, snapshot: Snapshot, verdict: NDArray[np.int8]) -> GateContext:

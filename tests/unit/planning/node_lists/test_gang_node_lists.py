@@ -29,7 +29,7 @@ from slurmsched.placements.baselines import Spread
 from slurmsched.placements.cells import CellPlacement
 from slurmsched.placements.linked import Linked
 from slurmsched.planning.job_overrides import JobOverrides, by_job, records_of
-from slurmsched.planning.node_lists.gpu_picks import fabric_height, where
+from slurmsched.planning.node_lists.gpu_picks import fabric_height, fabric_text
 from slurmsched.planning.node_lists.node_list_lever import node_lists
 from slurmsched.planning.planner import Planner
 from slurmsched.planning.proposals import Proposal
@@ -96,7 +96,7 @@ def test_gang__says_where_it_lies():
     assert planned(at).actions[0].reason == "its 2 nodes are free together in b, over 1 of the lowest cells"
     loose = on_fabric(at, "SwitchName=a Nodes=n1\nSwitchName=b Nodes=n2\n").topology
     told = "its 2 nodes are free together in no one cell of the fabric, over 2 of the lowest cells"
-    assert where(loose, [0, 1]) == told
+    assert fabric_text(loose, [0, 1]) == told
 
 
 def test_gang__nothing_is_written_unless_all_of_it_is_free():
