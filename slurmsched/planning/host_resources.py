@@ -19,12 +19,12 @@ from slurmsched.planning.proposals import Budget, Lever, Proposal, Records
 from slurmsched.resources.free import free_for
 from slurmsched.resources.job_request import JobRequest, request_of
 from slurmsched.resources.reservation_limits import UnknownEligibility
-from slurmsched.resources.startable_jobs import startable
+from slurmsched.resources.startable_jobs import not_waiting_for_gpus, startable
 
 if TYPE_CHECKING:
     from slurmsched.planning.planner import Planner
 
-MOST_JOBS = 200  # considered in a cycle, the most urgent first
+MOST_JOBS = 500  # waiting jobs considered in a cycle, the most urgent first
 _LIMIT = "it waits for a limit that its own {} may meet"
 ResourceMove = tuple[SetCpus | SetMemory, Records]
 
@@ -145,8 +145,8 @@ def resource_changes(
 
     Less is for jobs of one node that have the hint for the least, and find no node with all that they ask for free, if
     some node has the rest and at least that. Each is given as much as one of these nodes has. More is for jobs that
-    have the hint for the most, where a node has more than its free GPUs need. An amount on record that still fits
-    stays. A job with an operation under way, or with another request of ours, is not changed.
+    have the hint for the most, where a node has more than its free GPUs and waiting jobs need. An amount on record that
+    still fits stays. A job with an operation under way, or with another request of ours, is not changed.
     """
     (mine, changed), records = _on_record(snapshot, what), of_field(snapshot.overrides, what.step.field)
     others = untouched(snapshot, but=(what.step.field,))
@@ -166,61 +166,108 @@ def _wanted(
     """Amounts of the jobs that are to have another one than they ask for, by row, most urgent first."""
     jobs, own = base.jobs, what.of(base)
     least, most = what.hint(base, what.least), what.hint(base, what.most)
-    asked = free & startable(base) & (jobs.gpus > 0) & ((least < own) | (most > own))  # NaN: no hint
+    waits = startable(base) & (jobs.gpus > 0)
+    asked = free & waits & ((least < own) | (most > own))  # NaN: no hint
     asked &= (jobs.array_job_id == 0) & (jobs.het_job_id == 0) & (jobs.nodes == 1) & ~jobs.exclusive
-    room = _Room(base, what)
-    found = {}
-    for row in ranking.order[asked[ranking.order]][:MOST_JOBS].tolist():
-        low, high = (int(own[row]) if np.isnan(bound[row]) else int(bound[row]) for bound in (least, most))
-        amount = room.take(row, min(low, int(own[row])), high, int(mine[row].sent) if row in mine else 0)
-        if amount != own[row]:
-            found[row] = amount
-    return found
+    if not asked.any():
+        return {}
+    walk = asked | (waits & ~not_waiting_for_gpus(jobs))
+    rows, room, found = ranking.order[walk[ranking.order]][:MOST_JOBS].tolist(), _Room(base, what), dict[int, int]()
+    for row in rows:
+        if asked[row]:
+            low = own[row] if np.isnan(least[row]) else min(int(least[row]), own[row])
+            found[row] = room.take(row, int(low), int(mine[row].sent) if row in mine else 0, more=most[row] > own[row])
+        else:
+            room.take_own(row)
+    # More only of what no waiting job of this walk needs.
+    for row, amount in found.items():
+        if amount == own[row] and most[row] > own[row]:
+            found[row] = room.add(row, int(most[row]), int(mine[row].sent) if row in mine else 0)
+    return {row: amount for row, amount in found.items() if amount != own[row]}
 
 
 class _Room:
-    """What is free on each node, less what jobs of this walk are to have."""
+    """What is free on each node, less what jobs of this walk are to have. node: of each job that has its amount."""
 
     def __init__(self, base: Snapshot, what: HostResource) -> None:
         self._base, self._what, nodes = base, what, len(base.nodes)
         self._taken = {name: np.zeros(nodes) for name in ("gpus", "cpus", "memory_mib")}
+        self._node = dict[int, int]()
 
-    def take(self, row: int, least: int, most: int, has: int) -> int:
-        """The amount for a job: its own where nothing fits, else as much as a node has, from `least` to its own, or up
-        to `most` of what free GPUs do not need; what it has by us, 0 = nothing, as long as that fits."""
+    def take(self, row: int, least: int, has: int, *, more: bool = False) -> int:
+        """The amount for a job: its own where nothing fits, else as much as a node has, from `least` to its own; what
+        it has by us, 0 = nothing, as long as that fits beside running jobs.
+        more: whether it may get more afterwards."""
         column, own = self._what.column, int(self._what.of(self._base)[row])
         request = request_of(self._base, row)
-        try:
-            asked = replace(request, cpus=least) if column == "cpus" else replace(request, memory_mib=least)
-            free = free_for(self._base, asked)
-        except UnknownEligibility:
-            return own
-        remaining = {name: getattr(free, name) - taken for name, taken in self._taken.items()}
-        fits = free.mask & (remaining[column] >= least)
-        for name in remaining:
-            fits &= (remaining[name] >= getattr(request, name)) if name != column else True
+        remaining, fits = self._free(self._asking(request, least))
         if not fits.any():
-            return own
-        node, given = self._given(remaining, fits, request, own, most)
-        given = has if least <= has <= given < own or own < has <= given else given
+            return has if least <= has < own and self._fits_alone(self._asking(request, has)).any() else own
+        node = int(np.where(fits, remaining[column], -1.0).argmax())
+        if more and remaining[column][node] >= own:
+            spare = remaining[column] - self._needed(remaining["gpus"] - request.gpus)
+            node = int(np.where(fits & (remaining[column] >= own), spare, -np.inf).argmax())
+        given = min(int(remaining[column][node]), own)
+        given = has if least <= has <= given < own else given
         for name, taken in self._taken.items():
             taken[node] += given if name == column else getattr(request, name)
+        self._node[row] = node
         return given
 
-    def _given(
-        self, remaining: dict[str, Floats], fits: Bools, request: JobRequest, own: int, most: int
-    ) -> tuple[int, int]:
-        """The node with most, and the amount there."""
-        amount = remaining[self._what.column]
-        node = int(np.where(fits, amount, -1.0).argmax())
-        if most <= own or amount[node] < own:
-            return node, min(int(amount[node]), own)
+    def take_own(self, row: int) -> None:
+        """Subtract what a job takes if it starts now as it asks, or as many tasks of an array as start."""
+        request, tasks = request_of(self._base, row), max(int(self._base.jobs.array_tasks[row]), 1)
+        for _ in range(tasks):
+            remaining, fits = self._free(request)
+            nodes = np.flatnonzero(fits)
+            if len(nodes) < request.nodes:
+                return
+            most = nodes[np.argsort(-remaining[self._what.column][nodes], kind="stable")][: request.nodes]
+            for name, taken in self._taken.items():
+                taken[most] += getattr(request, name)
+
+    def add(self, row: int, most: int, has: int) -> int:
+        """The amount for a job that has its own: up to `most` of what is free and no other free GPU of its node needs;
+        what it has by us as long as that is free."""
+        own = int(self._what.of(self._base)[row])
+        if row not in self._node:
+            return own
+        remaining, _ = self._free(replace(request_of(self._base, row), gpus=0, types=(), cpus=0, memory_mib=0.0))
+        node = self._node[row]
+        spare = int((remaining[self._what.column] - self._needed(remaining["gpus"]))[node])
+        given = min(own + max(spare, 0), most)
+        given = has if own < has <= given else given
+        self._taken[self._what.column][node] += given - own
+        return given
+
+    def _free(self, request: JobRequest) -> tuple[dict[str, Floats], Bools]:
+        """What is free for the request on each node, and which nodes have its share; none if that is not known."""
+        try:
+            free = free_for(self._base, request)
+        except UnknownEligibility:
+            none = np.zeros(len(self._base.nodes))
+            return dict.fromkeys(self._taken, none), none.astype(np.bool_)
+        remaining = {name: getattr(free, name) - taken for name, taken in self._taken.items()}
+        fits = free.mask
+        for name, amount in remaining.items():
+            fits = fits & (amount >= getattr(request, name))
+        return remaining, fits
+
+    def _asking(self, request: JobRequest, amount: int) -> JobRequest:
+        return replace(request, cpus=amount) if self._what.column == "cpus" else replace(request, memory_mib=amount)
+
+    def _fits_alone(self, request: JobRequest) -> Bools:
+        """Nodes that have its share free beside running jobs. (N,) bool."""
+        try:
+            return free_for(self._base, request).mask
+        except UnknownEligibility:
+            return np.zeros(len(self._base.nodes), np.bool_)
+
+    def _needed(self, gpus: Floats) -> Floats:
+        """What so many free GPUs of each node need of its CPUs: their part of them. (N,)."""
         nodes = self._base.nodes
-        needed = nodes.cpus / np.maximum(nodes.gpus, 1) * np.maximum(remaining["gpus"] - request.gpus, 0)
-        spare = np.where(fits & (amount >= own), amount - needed, -1.0)
-        if spare.max() <= own:
-            return node, own
-        return int(spare.argmax()), min(int(spare.max()), most)
+        needed: Floats = nodes.cpus / np.maximum(nodes.gpus, 1) * np.maximum(gpus, 0)
+        return needed
 
 
 def _on_record(snapshot: Snapshot, what: HostResource) -> tuple[dict[int, Override], Records]:

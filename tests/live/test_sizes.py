@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.live.lab import Installed, column, partition, run, submit, until
-from tests.live.operations import cut_tick
+from tests.live.operations import cut_tick, ticks
 
 pytestmark = [pytest.mark.live]
 ELASTIC = "--comment=slurmsched: min_gpus=1 max_gpus=8"
@@ -130,6 +130,5 @@ def test_moldable__a_job_starts_with_the_gpus_that_are_free(site: Installed) -> 
     words = "--comment=slurmsched: moldable=yes min_gpus=2 max_gpus=8 dur=30m"
     job, firm = submit("alice", 8, "--time=120", words), submit("alice", 8, "--time=120")
     until(lambda: job in column("%A", "PENDING") and column("%r")[job] in ("Resources", "Priority"), "it waits")
-    site.tick()
-    until(lambda: job in column("%A", "RUNNING"), "it runs")
+    ticks(site, lambda: job in column("%A", "RUNNING"), "Slurm expects a start, and it runs")
     assert (gpus_of(job), firm in column("%A", "PENDING")) == ("4", True)

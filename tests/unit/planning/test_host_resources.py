@@ -88,10 +88,19 @@ def test_cpus__a_job_gets_what_a_node_has_beside_its_free_gpus() -> None:
 
 
 def test_cpus__more_where_no_free_gpu_needs_them() -> None:
-    """4 GPUs and 60 CPUs are free: 3 more GPUs need 24 of them, so that 36 are for job 1. Job 2 finds 24 for 3 GPUs: no
-    more than its own. With max_cpus=20 job 1 gets 20, and with 40 CPUs free its own."""
+    """4 GPUs and 60 CPUs are free: 3 more GPUs need 24 of them, so that 36 are for job 1. Where job 2 needs 16, the two
+    other GPUs need 16, and 12 more are for job 1. Jobs of 40 CPUs before or behind it need all that it could get, but
+    not where they do not start. With max_cpus=20 job 1 gets 20, and with 40 CPUs free its own."""
     most = {"comment": "slurmsched: max_cpus=48"}
-    assert asks(plan(queue(most, most, used=4))) == {1: (36, 16, 16)}
+    assert asks(plan(queue(most, used=4))) == {1: (36, 16, 16)}
+    assert asks(plan(queue(most, most, used=4))) == {1: (28, 16, 16)}
+    large = {"cpus": 40, "comment": ""}
+    assert asks(plan(queue(large, most, used=4))) == asks(plan(queue(most, large, used=4))) == {}
+    assert asks(plan(queue({**large, "cpus": 62}, most, used=4))) == {2: (36, 16, 16)}
+    assert asks(plan(queue({**large, "reason": "QOSMaxGRESPerUser"}, most, used=4))) == {2: (36, 16, 16)}
+    tasks = {"cpus": 20, "comment": "", "array_job_id": 1, "array_tasks": 9}
+    assert asks(plan(queue(tasks, most, used=4))) == {}
+    assert asks(plan(queue({**most, "cpus": 30}, used=4, overrides=(record(30),)))) == {}  # ours stays
     assert asks(plan(queue({"comment": "slurmsched: max_cpus=20"}, used=4))) == {1: (20, 16, 16)}
     assert asks(plan(queue(most, used=24))) == {}
     given = queue({**most, "cpus": 36, "reason": "QOSMaxCpuPerJobLimit"}, used=4, overrides=(record(36),))
