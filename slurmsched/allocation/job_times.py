@@ -55,6 +55,18 @@ def remaining_work_s(estimator: Estimator, snapshot: Snapshot) -> Floats:
 UNKNOWN_RUN_TIME_S = 3_600.0  # of a job of unknown run time
 
 
+def remaining_or_unknown_s(estimator: Estimator, snapshot: Snapshot) -> Floats:
+    """As remaining_work_s, but a job of unknown run time is UNKNOWN_RUN_TIME_S from its end. (N,)."""
+    remaining_s = remaining_work_s(estimator, snapshot)
+    return np.where(np.isfinite(remaining_s), remaining_s, UNKNOWN_RUN_TIME_S)
+
+
+def total_or_unknown_s(estimator: Estimator, snapshot: Snapshot) -> Floats:
+    """Expected run times [s]; a job of unknown run time is UNKNOWN_RUN_TIME_S from its end. (N,)."""
+    total_s = estimator.estimate(snapshot).total_s
+    return np.where(np.isfinite(total_s), total_s, snapshot.jobs.executed_s + UNKNOWN_RUN_TIME_S)
+
+
 def remaining_on_reference_s(
     estimator: Estimator, snapshot: Snapshot, done_s: Floats
 ) -> tuple[Floats, tuple[str, ...]]:

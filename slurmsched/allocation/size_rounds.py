@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
+from slurmsched.allocation.elastic import JobSizes
 from slurmsched.allocation.job_memory import ORIGIN, origin_s, recall, remembered
 from slurmsched.allocation.job_times import active
 from slurmsched.model import JobChanges, Ranking, Snapshot
@@ -83,6 +84,18 @@ def elastic_jobs(snapshot: Snapshot) -> Bools:
     """Active jobs that may have several sizes. (N,) bool."""
     jobs = snapshot.jobs
     return np.asarray(active(snapshot) & (hint_column(jobs, "min_gpus") <= hint_column(jobs, "max_gpus")))
+
+
+def unstoppable(snapshot: Snapshot) -> Bools:
+    """Running jobs that must not be stopped, by the hint preempt=no: they hold what they hold. (N,) bool."""
+    return np.asarray((gpus_now(snapshot) > 0) & (hint_column(snapshot.jobs, "preempt") == 0))
+
+
+def fixed_sizes(snapshot: Snapshot, rows: Int64s, sizes: Sequence[JobSizes]) -> list[JobSizes]:
+    """The sizes of these jobs, but of those that must not be stopped only the one that each holds. rows: (J,)."""
+    fixed, now = unstoppable(snapshot)[rows].tolist(), gpus_now(snapshot)[rows].tolist()
+    return [JobSizes(np.array([gpus]), np.interp([gpus], each.gpus, each.speed)) if stands else each
+            for each, stands, gpus in zip(sizes, fixed, now, strict=True)]  # fmt: skip
 
 
 def too_large(snapshot: Snapshot) -> Bools:

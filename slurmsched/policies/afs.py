@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from slurmsched.allocation.elastic import JobSizes, sizes_of, without_curve
-from slurmsched.allocation.job_times import UNKNOWN_RUN_TIME_S, active, cluster_gpus, remaining_work_s
+from slurmsched.allocation.job_times import active, cluster_gpus, remaining_or_unknown_s
 from slurmsched.allocation.size_rounds import SizeRound, size_ranking
 from slurmsched.estimators.requested_time import Hint
 from slurmsched.estimators.throughputs import EqualSpeeds
@@ -58,8 +58,7 @@ class Afs:
 
     def rank(self, snapshot: Snapshot) -> Ranking:
         who, before = active(snapshot), SizeRound.of(snapshot, "afs")
-        remaining_s = remaining_work_s(self.estimator, snapshot)
-        remaining_s = np.where(np.isfinite(remaining_s), remaining_s, UNKNOWN_RUN_TIME_S)
+        remaining_s = remaining_or_unknown_s(self.estimator, snapshot)
         if before.over(snapshot):
             before = before.begun(snapshot, self._given(snapshot, who, remaining_s), self.interval_s)
         order = ordered(snapshot.jobs, before.given == 0, remaining_s)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from slurmsched.allocation.elastic import give_by_gain, sizes_of, without_curve
-from slurmsched.allocation.job_times import UNKNOWN_RUN_TIME_S, active, cluster_gpus, remaining_work_s
+from slurmsched.allocation.job_times import active, cluster_gpus, remaining_or_unknown_s
 from slurmsched.allocation.size_rounds import SizeRound, size_ranking
 from slurmsched.estimators.requested_time import Hint
 from slurmsched.estimators.throughputs import EqualSpeeds
@@ -64,8 +64,7 @@ class Optimus:
 
     def _given(self, snapshot: Snapshot, who: Bools) -> Int64s:
         """GPUs of each job from now on. (N,)."""
-        jobs, remaining_s = snapshot.jobs, remaining_work_s(self.estimator, snapshot)
-        remaining_s = np.where(np.isfinite(remaining_s), remaining_s, UNKNOWN_RUN_TIME_S)
+        jobs, remaining_s = snapshot.jobs, remaining_or_unknown_s(self.estimator, snapshot)
         rows = ordered(jobs)
         rows = rows[who[rows]]
         total = cluster_gpus(snapshot)

@@ -16,7 +16,7 @@ from slurmsched.allocation.fisher_market import (
     jobs_of_rounds,
     remaining_work,
 )
-from slurmsched.allocation.job_times import UNKNOWN_RUN_TIME_S
+from slurmsched.allocation.job_times import UNKNOWN_RUN_TIME_S, total_or_unknown_s
 from slurmsched.allocation.rounds import round_end_s
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.requested_time import Hint
@@ -107,13 +107,12 @@ class Shockwave:
 
     def _whole_s(self, snapshot: Snapshot) -> tuple[Floats, tuple[str, ...]]:
         """Run time of each whole job at its present batch size (N,), and what is said of jobs of unknown length."""
-        total_s = self.estimator.estimate(snapshot).total_s
-        unknown = ~np.isfinite(total_s)
+        unknown = ~np.isfinite(self.estimator.estimate(snapshot).total_s)
         note = (
             f"no expected run time, counted as {UNKNOWN_RUN_TIME_S:g} s from the end: "
             f"{pluralize(int(unknown.sum()), 'job')}"
         )
-        known = np.where(unknown, snapshot.jobs.executed_s + UNKNOWN_RUN_TIME_S, np.maximum(total_s, 1.0))
+        known = np.maximum(total_or_unknown_s(self.estimator, snapshot), 1.0)
         return known, (note,) if unknown.any() else ()
 
     def _plan(self, snapshot: Snapshot, active: Bools, work: RemainingWork, fair_s: Floats) -> dict[str, Any]:

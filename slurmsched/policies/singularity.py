@@ -9,7 +9,7 @@ import numpy as np
 
 from slurmsched.allocation.job_memory import recall, remembered
 from slurmsched.allocation.job_times import active, cluster_gpus
-from slurmsched.allocation.size_rounds import SizeRound, elastic_jobs, gpus_now, size_ranking
+from slurmsched.allocation.size_rounds import SizeRound, elastic_jobs, gpus_now, size_ranking, unstoppable
 from slurmsched.errors import ConfigError
 from slurmsched.model import PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
@@ -100,17 +100,12 @@ class Singularity:
         jobs, runs, owed = snapshot.jobs, gpus_now(snapshot) > 0, owed_gpu_s > 0
         ends_s = arrival_s(jobs) + (number + 1) * self.window_s - snapshot.now_s
         can_wait_s = (ends_s - owed_gpu_s / np.maximum(jobs.gpus, 1)).round(3)
-        late = np.select([_fixed(snapshot), owed, runs], [0, 1, 2], 3)
+        late = np.select([unstoppable(snapshot), owed, runs], [0, 1, 2], 3)
         return ordered(jobs, late, -share, np.where(owed, can_wait_s, 0.0))
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """When sizes may change next [Unix s]; infinity if there are no jobs."""
         return SizeRound.next_s(snapshot, ranking, "singularity")
-
-
-def _fixed(snapshot: Snapshot) -> Bools:
-    """Running jobs that must not be stopped. (N,)."""
-    return (gpus_now(snapshot) > 0) & (hint_column(snapshot.jobs, "preempt") == 0)
 
 
 def _given(snapshot: Snapshot, rows: Int64s, share: Floats, owed: Bools) -> Int64s:
@@ -120,7 +115,7 @@ def _given(snapshot: Snapshot, rows: Int64s, share: Floats, owed: Bools) -> Int6
     low, high = (
         np.where(elastic, hint_column(jobs, name), asked).astype(np.int64) for name in ("min_gpus", "max_gpus")
     )
-    fixed, given = _fixed(snapshot), np.zeros(len(jobs), np.int64)
+    fixed, given = unstoppable(snapshot), np.zeros(len(jobs), np.int64)
     for row in rows.tolist():
         if fixed[row]:
             given[row] = now[row]

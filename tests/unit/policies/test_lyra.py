@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from slurmsched.errors import ConfigError
 from slurmsched.model import Ranking
 from slurmsched.model.trace import Trace
-from slurmsched.policies.lyra import Lyra, taken_back
+from slurmsched.policies.lyra import LenderNeed, Lyra, taken_back
 from slurmsched.sim.experiments.replay_request import ReplayRequest
 from slurmsched.sim.experiments.replay_session import ReplaySession
 from slurmsched.testing import check_policy, snapshot
@@ -78,29 +78,47 @@ def test_lyra__who_leaves_leaves_until_the_next_round() -> None:
     assert more.why["leaves"].tolist() == [True, True, True, False, False, False, False]
 
 
+def returned(table: Any, least: Any, stops: Any, free: Any, needs: Any) -> tuple[list[int], int]:
+    """taken_back of nodes that are all lent."""
+    here = np.array(table)
+    lent = np.ones(here.shape[1], np.bool_)
+    wanted = [LenderNeed(parts, lent) for parts in needs]
+    has, spans = here.sum(axis=1), (here > 0).sum(axis=1)
+    after, promised = taken_back(here, has, spans, np.array(least), np.array(stops), lent, np.array(free), wanted)
+    return after.tolist(), promised
+
+
 def test_taken_back__a_job_that_can_do_without_shrinks_at_no_cost() -> None:
     """It has six GPUs on two lent nodes and needs two: the first node comes back, then it must leave."""
-    table, free = np.array([[4, 2], [0, 2]]), np.array([0, 0])
-    one = taken_back(table, np.array([6, 2]), np.array([2, 1]), np.array([2, 2]), YES, free, [[4]])
-    assert one.tolist() == [2, 2]
-    two = taken_back(table, np.array([6, 2]), np.array([2, 1]), np.array([2, 2]), YES, free, [[4], [2]])
-    assert two.tolist() == [0, 0]
+    table = [[4, 2], [0, 2]]
+    assert returned(table, [2, 2], YES, [0, 0], [[4]]) == ([2, 2], 4)
+    assert returned(table, [2, 2], YES, [0, 0], [[4], [2]]) == ([0, 0], 6)
+
+
+@pytest.mark.parametrize("need", [[9], [5, 4], [4, 4, 1]])
+def test_taken_back__nobody_leaves_for_what_never_fits(need: list[int]) -> None:
+    """Two nodes of four: a need that is too large for one, or for both, changes nothing. A smaller one fits then."""
+    table = [[4, 0], [0, 3]]
+    assert returned(table, [4, 3], YES, [0, 1], [need]) == ([4, 3], 0)
+    assert returned(table, [4, 3], YES, [0, 1], [need, [2]]) == ([4, 0], 2)
 
 
 @settings(deadline=None, max_examples=100)
 @given(chance=st.integers(0, 10_000))
 def test_taken_back__gives_what_is_needed_and_keeps_gangs_whole(chance: int) -> None:
-    """Each borrower keeps all, or enough, or, if it may be stopped, nothing; then what fits at all fits."""
+    """Each borrower has all, or enough, or, if it may be stopped, nothing; what is promised is free then."""
     draw = np.random.default_rng(chance)
     table = draw.integers(0, 3, (4, 3))
     has, least = table.sum(axis=1), draw.integers(1, 5, 4)
-    needs = [[int(each)] for each in draw.integers(1, 5, draw.integers(0, 3))]
-    free = 9 - table.sum(axis=0)
+    needs = [draw.integers(1, 5, draw.integers(1, 4)).tolist() for _ in range(draw.integers(0, 3))]
     stops = draw.random(4) < 0.8
-    after = taken_back(table, has, (table > 0).sum(axis=1), least, stops, free, needs)
+    found, promised = returned(table, least, stops, 9 - table.sum(axis=0), needs)
+    after = np.array(found)
     assert ((after == has) | ((after == 0) & stops) | (after >= least)).all()
-    if stops.all() and sum(map(sum, needs)) <= 9:
-        assert after.sum() <= 27 - sum(map(sum, needs))
+    assert after.sum() + promised <= 27
+    assert promised or (after == has).all()
+    if stops.all() and max(map(max, needs), default=0) <= 4:
+        assert promised == sum(map(sum, needs))
 
 
 def test_lyra__nodes_of_jobs_that_must_not_stop_stay_lent() -> None:
@@ -127,6 +145,49 @@ def test_lyra__the_service_gets_its_node_back_in_a_replay_of_slurm(tmp_path: Pat
     outcomes = ReplaySession(trace, request).run().all_outcomes
     assert outcomes.first_start_s[2] - 3_600.0 < 300.0
     assert sorted(outcomes.preemptions.tolist()) == [0, 0, 1]
+
+
+@pytest.mark.parametrize("other", [{"reason": "QOSMaxGRESPerUser"}, {"reason": "Licenses"}, {"features_asked": "a100"}])
+def test_lyra__nobody_leaves_for_a_job_that_does_not_wait_for_these_nodes(other: dict[str, Any]) -> None:
+    """It waits for a limit or for licences, or asks for a feature that no lent node has."""
+    assert not ranked(LENDS, {"gpus": 4, "partition": "serve", **other}).why["leaves"].any()
+
+
+def test_lyra__a_long_queue_of_the_lender_takes_no_other_nodes() -> None:
+    """Ten jobs of the service wait for its three nodes; the elastic job grows on the fourth."""
+    waits = [{"gpus": 4, "partition": "serve"}] * 10
+    job = {"gpus": 2, "partition": "train", "comment": "slurmsched: dur=1h min_gpus=1 max_gpus=8"}
+    ranking = LENDS.rank(snapshot([job, *waits], NODES, partitions=PARTITIONS))
+    assert ranking.why["given_gpus"][0] == 4
+
+
+def test_lyra__a_job_that_must_not_stop_holds_its_size() -> None:
+    """It could do with one GPU, and its node would come back at no cost."""
+    job = {"gpus": 8, "nodes": 2, "partition": "train", "state": "RUNNING",
+           "comment": "slurmsched: dur=1h min_gpus=1 max_gpus=16 preempt=no"}  # fmt: skip
+    held = [{"job_id": 1, "node": node, "gpus": 4} for node in ("n1", "n2")]
+    waits = {"gpus": 12, "nodes": 3, "partition": "serve"}
+    ranking = LENDS.rank(snapshot([job, waits], NODES, allocations=held, partitions=PARTITIONS))
+    assert ranking.why["given_gpus"][0] == 8
+
+
+def test_lyra__a_job_of_the_service_that_cannot_start_stops_nobody(tmp_path: Path) -> None:
+    """It needs three nodes, and one of these has a job of preempt=no for an hour. Then the two others stop, once."""
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text(
+        '[[nodes]]\nnames = "n[1-4]"\ngpus = 4\n[[partitions]]\nname = "train"\n'
+        '[[partitions]]\nname = "serve"\nnodes = "n[2-4]"\n'
+    )
+    may, hour = "slurmsched: preempt=yes ckpt=USR1@60 dur=4h", 3_600.0
+    hints = [may, may, may, "slurmsched: preempt=no dur=1h", "", may]
+    nodes, partitions = np.array([1, 1, 1, 1, 3, 1], np.int64), ["train"] * 4 + ["serve", "train"]
+    trace = Trace.of([1, 2, 3, 4, 5, 6], [4, 4, 4, 4, 12, 4], [0.0] * 4 + [600.0, 700.0],
+                     [4 * hour, 4 * hour, 4 * hour, hour, 600.0, 4 * hour], nodes=nodes, comment=hints,
+                     partition=partitions)  # fmt: skip
+    request = ReplayRequest(cluster=str(cluster), policy='lyra:lenders=["serve"]', model="slurm", preempt={})
+    outcomes = ReplaySession(trace, request).run().all_outcomes
+    assert hour <= outcomes.first_start_s[4] < 1.5 * hour
+    assert outcomes.preemptions.sum() == 2
 
 
 def test_lyra__refuses_a_lender_without_a_name() -> None:
