@@ -19,7 +19,8 @@ _TINY = 1e-12
 class LossCurves:
     """A curve of each job. power: (J,) whether the loss is 1 / (a k^2 + b k + c) + limit at progress k; otherwise it is
     exp(a k^2 + b k + c) + limit. terms: (J, 3) a, b and c. limit: (J,). line: (J,) loss that a job without a curve
-    loses by all its work. latest: (J,) the last loss reported. known: (J,) whether there is a curve.
+    loses by all its work. latest: (J,) the last loss reported. known: (J,) whether there is a curve. All losses here
+    are over scale: (J,) the largest loss reported, so that the unit of a loss does not matter.
     """
 
     power: Bools
@@ -28,6 +29,7 @@ class LossCurves:
     line: Floats
     latest: Floats
     known: Bools
+    scale: Floats
 
     @classmethod
     def of(cls, done: Floats, loss: Floats) -> LossCurves:
@@ -39,6 +41,9 @@ class LossCurves:
         """
         reported = np.isfinite(loss)
         points = reported.sum(axis=1)
+        largest = np.where(reported, np.abs(loss), 0.0).max(axis=1, initial=0.0)
+        scale = np.where(largest > 0, largest, 1.0)
+        loss = loss / scale[:, None]
         later = np.cumsum(reported[:, ::-1], axis=1)[:, ::-1] - reported  # points after each
         weight = np.where(reported, DECAY**later, 0.0)
         best, terms, limit, power = _best(
@@ -46,7 +51,7 @@ class LossCurves:
         )
         known = (points >= LEAST_POINTS) & np.isfinite(best)
         last = _at(loss, _last(reported))
-        return cls(power, terms, limit, _line(done, loss, reported), np.where(points > 0, last, np.nan), known)
+        return cls(power, terms, limit, _line(done, loss, reported), np.where(points > 0, last, np.nan), known, scale)
 
     def fall(self, done: Floats, then: Floats) -> Floats:
         """How much the loss falls from one progress to others, at least 0. NaN for a job that told none. (J, S).
@@ -56,7 +61,7 @@ class LossCurves:
         before, after = self._at(done[:, None]), self._at(then)
         by_line = self.line[:, None] * (then - done[:, None])
         made = np.where(self.known[:, None], before - after, by_line)
-        return np.clip(made, 0.0, np.maximum(self.latest, 0.0)[:, None])
+        return np.clip(made, 0.0, np.maximum(self.latest, 0.0)[:, None]) * self.scale[:, None]
 
     def _at(self, done: Floats) -> Floats:
         square, slope, start = (each[:, None] for each in self.terms.T)
