@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar
 
 import numpy as np
 
 from slurmsched.allocation.elastic import JobSizes, sizes_of, thinned, without_curve
 from slurmsched.allocation.job_memory import recall, remembered
-from slurmsched.allocation.job_times import UNKNOWN_RUN_TIME_S, active, cluster_gpus, known_or_last
-from slurmsched.allocation.size_rounds import SizeRound, gpus_now, size_ranking
+from slurmsched.allocation.job_times import active, cluster_gpus, total_or_unknown_s
+from slurmsched.allocation.size_rounds import SizeRound, gpus_now, size_ranking, unstoppable
 from slurmsched.estimators.requested_time import Hint
 from slurmsched.estimators.throughputs import EqualSpeeds
 from slurmsched.model import PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
@@ -31,7 +31,7 @@ class Ones:
     Each plan says how many GPUs every job has. In each generation plans are crossed GPU by GPU, jobs are dropped from
     copies, and free GPUs go to new jobs, waiting jobs and then running ones. The best plans go on, also into the next
     round. The remaining work of a job is drawn at random: the less progress it made, the less certain it is. A job may
-    have at most twice the most that it has had.
+    have at most twice the most that it has had. A running job with the hint preempt=no holds what it holds.
     population: plans that go on. generations: of each round.
     crossover: share of the GPUs that two plans exchange. mutation: share of the jobs that is dropped from a copy.
     epochs: parts of a job's work after which its progress is certain; the more, the less is left to chance.
@@ -92,18 +92,20 @@ class Ones:
         ranking = size_ranking(snapshot, order, before, without_curve(snapshot, who, self.speeds))
         columns = dict(zip(names, plans.astype(np.float64), strict=True))
         carry = {**ranking.carry, **dict(remembered(snapshot.jobs, columns)), ROUNDS: number}
-        return Ranking(order, why=ranking.why, carry=carry, notes=ranking.notes, changes=ranking.changes)
+        return replace(ranking, carry=carry)
 
     def next_change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """When sizes may change next [Unix s]; infinity if there are no jobs."""
-        return SizeRound.end_s(ranking.carry, "ones") if active(snapshot).any() else np.inf
+        return SizeRound.next_s(snapshot, ranking, "ones")
 
     def _evolved(self, snapshot: Snapshot, who: Bools, before: SizeRound, plans: Int64s, number: int) -> Int64s:
         """The plans of the next round, the best one first. plans: (K, N) those of the last one. (K, N)."""
         jobs, total = snapshot.jobs, cluster_gpus(snapshot)
-        has = np.where(before.given > 0, before.given, gpus_now(snapshot))
+        fixed, now = who & unstoppable(snapshot), gpus_now(snapshot)
+        total = max(total - int(now[fixed].sum()), 0)
+        has = np.where(before.given > 0, before.given, now)
         rows = ordered(jobs, has == 0)
-        rows = rows[who[rows]][: self.most_jobs]
+        rows = rows[(who & ~fixed)[rows]][: self.most_jobs]
         sizes = [thinned(each) for each in sizes_of(snapshot, rows.tolist(), self.serial, self.speeds, max(total, 1))]
         limits = np.maximum(2 * np.maximum(before.most, has)[rows], [each.gpus[0] for each in sizes])
         chance = np.random.default_rng((abs(snapshot.seed), number))
@@ -119,15 +121,14 @@ class Ones:
             score = search.scores(np.array(children), self._remaining_s(snapshot, rows, chance))
             parents = np.array(children)[np.argsort(score, kind="stable")[: self.population]]
         made = np.zeros((self.population, len(jobs)), np.int64)
-        made[:, rows] = parents
+        made[:, rows], made[:, fixed] = parents, now[fixed]
         return made
 
     def _remaining_s(self, snapshot: Snapshot, rows: Int64s, chance: np.random.Generator) -> Floats:
         """Run time to come at the size asked for, by progress drawn from a Beta distribution [s]. (J,)."""
         jobs = snapshot.jobs
-        total_s = known_or_last(self.estimator.estimate(snapshot).total_s)[rows]
+        total_s = total_or_unknown_s(self.estimator, snapshot)[rows]
         share = hint_column(jobs, "progress")[rows]
-        total_s = np.where(np.isfinite(total_s), total_s, jobs.executed_s[rows] + UNKNOWN_RUN_TIME_S)
         done = np.where(np.isnan(share), np.minimum(jobs.executed_s[rows] / np.maximum(total_s, 1e-9), 1.0), share)
         drawn = chance.beta(1.0 + self.epochs * done, 1.0 + self.epochs * (1.0 - done))
         drawn = np.maximum(drawn, 1e-6)

@@ -9,9 +9,9 @@ import numpy as np
 
 from slurmsched.allocation.elastic import JobSizes, give_by_gain, sizes_of, without_curve
 from slurmsched.allocation.job_memory import recall, remembered
-from slurmsched.allocation.job_times import UNKNOWN_RUN_TIME_S, active, cluster_gpus
+from slurmsched.allocation.job_times import active, cluster_gpus, total_or_unknown_s
 from slurmsched.allocation.loss_curves import LossCurves
-from slurmsched.allocation.size_rounds import SizeRound, gpus_now, size_ranking
+from slurmsched.allocation.size_rounds import SizeRound, fixed_sizes, gpus_now, size_ranking, unstoppable
 from slurmsched.estimators.requested_time import Hint
 from slurmsched.estimators.throughputs import EqualSpeeds
 from slurmsched.model import PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
@@ -34,21 +34,26 @@ class Slaq:
     A curve through the losses that a job told predicts how far the loss falls. Its fall counts over the largest fall
     from one round to the next, so that jobs of different losses compare. Jobs get their least size in order of that
     fall for each GPU. A job that reports no loss counts as if its loss fell in equal parts. A job with hints min_gpus
-    and max_gpus may have any size between them. Any other job has all its GPUs or none.
+    and max_gpus may have any size between them. Any other job has all its GPUs or none. A running job with the hint
+    preempt=no goes first and holds what it holds.
     interval_s: time between two changes of sizes [s].
     serial: share of a job's work that more GPUs do not speed up (Amdahl's law).
     speeds: a table of throughputs by number of GPUs replaces Amdahl's law.
     estimator: source of expected run times, for the pace of a job that has made no progress yet.
     Raises ConfigError for a parameter out of range.
     Source: Zhang et al. (SLAQ), SoCC '17, for prediction, normalisation and the greedy choice. Ours: GPUs in place of
-    cores; rounds of minutes in place of seconds; jobs of unknown run time count as one hour.
+    cores; rounds of minutes in place of seconds; jobs of unknown run time count as one hour from their end.
     """
 
     preemptive: ClassVar[bool] = True
     about: ClassVar[PolicyInfo] = PolicyInfo(
         PolicyFamily.ELASTIC,
         "Zhang et al.: SLAQ, SoCC 2017",
-        left_out=("Rounds of seconds: a change of size by a requeue costs too much for them.",),
+        left_out=(
+            "Rounds of seconds: a change of size by a requeue costs too much for them.",
+            "A least share for each job: on Slurm jobs have a fixed or least size, so those whose loss falls least may "
+            "get none.",
+        ),
         needs=(PolicyInput.PROGRESS, PolicyInput.SIZES, PolicyInput.SPEED, PolicyInput.DURATION),
         uses=(PolicyLever.ORDER, PolicyLever.SIZE, PolicyLever.REQUEUE, PolicyLever.START),
         on_slurm=(
@@ -91,8 +96,10 @@ class Slaq:
         rows, total = ordered(snapshot.jobs), cluster_gpus(snapshot)
         rows = rows[who[rows]]
         sizes = sizes_of(snapshot, rows.tolist(), self.serial, self.speeds, max(total, 1))
+        sizes = fixed_sizes(snapshot, rows, sizes)
         falls = self._falls(snapshot, rows, sizes, losses)
-        first = np.argsort([-fall[0] / each.gpus[0] for fall, each in zip(falls, sizes, strict=True)], kind="stable")
+        by_gpu = [-fall[0] / each.gpus[0] for fall, each in zip(falls, sizes, strict=True)]
+        first = np.lexsort((by_gpu, ~unstoppable(snapshot)[rows]))
         rows, sizes, falls = rows[first], [sizes[at] for at in first.tolist()], [falls[at] for at in first.tolist()]
         chosen = give_by_gain(sizes, lambda job, now, then: float(falls[job][then] - falls[job][now]), total)
         given, fall = np.zeros(len(snapshot.jobs), np.int64), np.zeros(len(snapshot.jobs))
@@ -103,8 +110,7 @@ class Slaq:
 
     def _falls(self, snapshot: Snapshot, rows: Int64s, sizes: list[JobSizes], losses: _ReportedLosses) -> list[Floats]:
         """How far the loss of each job falls in a round on each of its sizes, over its largest fall. (K,) each."""
-        total_s = self.estimator.estimate(snapshot).total_s
-        total_s = np.where(np.isfinite(total_s) & (total_s > 0), total_s, UNKNOWN_RUN_TIME_S)
+        total_s = np.maximum(total_or_unknown_s(self.estimator, snapshot), 1.0)
         width = max((len(each.gpus) for each in sizes), default=0)
         speed = np.zeros((len(rows), width))
         for place, each in enumerate(sizes):

@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,11 +68,24 @@ def test_plan_search__plans_fit_and_leave_no_gpu_that_a_job_could_have(chance: i
         assert plan.sum() == gpus or (plan == limits)[plan > 0].all()
 
 
-def test_ones__finds_the_best_of_all_full_plans() -> None:
-    """As trying everything finds for the jobs of the page."""
+@pytest.mark.parametrize(("generations", "finds"), [(1, False), (20, True)])
+def test_ones__finds_the_best_of_all_full_plans(generations: int, finds: bool) -> None:
+    """As trying everything finds for the jobs of the page, for six seeds: by search, since one generation misses it."""
     gpu_h, sizes = np.array([10, 4, 4, 2, 6, 16]), (2, 4, 1, 1, 2, 4)
     runs = [np.array(each) for each in itertools.product((0, 1), repeat=6)]
     full = [run for run in runs if (free := 8 - run @ sizes) >= 0 and not any(free >= gpus for gpus, on in
             zip(sizes, run, strict=True) if not on)]  # fmt: skip
     best = min(full, key=lambda run: run @ gpu_h)
-    assert (ranked(Ones(serial=0.0)).why["given_gpus"] > 0).astype(int).tolist() == best.tolist()
+    policy = Ones(serial=0.0, population=2, generations=generations)
+    plans = [(ranked(policy, seed=seed).why["given_gpus"] > 0).astype(int).tolist() for seed in range(6)]
+    assert all(plan == best.tolist() for plan in plans) == finds
+
+
+def test_ones__a_job_that_must_not_stop_holds_its_size() -> None:
+    """A long one of four GPUs, which might shrink or wait; the others share the rest."""
+    rows = [{"gpus": 4, "state": "RUNNING", "comment": f"slurmsched: dur=100h {ANY} preempt=no"},
+            *({"gpus": 2, "comment": "slurmsched: dur=1h"} for _ in range(4))]  # fmt: skip
+    held = [{"job_id": 1, "node": "n1", "gpus": 4}]
+    given = Ones().rank(snapshot(rows, "1x8", allocations=held)).why["given_gpus"]
+    assert given[0] == 4
+    assert given.sum() == 8
