@@ -102,7 +102,8 @@ KEYS: tuple[Key, ...] = (
     Key("max_gpus", "max_gpus", "whole number", values.count,
         "Most GPUs an elastic job can make use of.", "max_gpus=16"),
     Key("moldable", "moldable", "`yes` or `no`", values.yes_no,
-        "Where its own size is not free soon, the job may start with fewer GPUs, at least `min_gpus`.", "moldable=yes"),
+        "With `min_gpus`, `max_gpus` and `dur`: the job may start with fewer GPUs where its own number is not free "
+        "soon.", "moldable=yes"),
     Key("shrink", "shrink", "`yes` or `no`", values.yes_no,
         "While it runs on several nodes the job may lose some of them; it goes on with the others, with at least "
         "`min_gpus`.", "shrink=yes"),

@@ -276,8 +276,9 @@ class RunningSizeLever(Lever):
     def propose(self, snapshot: Snapshot, ranking: Ranking, budget: Budget) -> Proposal:
         jobs = snapshot.jobs
         wanted = running_sizes(snapshot, ranking, self.reports, self.scope, self.restart_cost_s, self.most)
-        shrink = budget.changed_by("shrink")
-        wanted = {row: gpus for row, gpus in wanted.items() if int(jobs.job_id[row]) not in shrink}
+        if "shrink" in budget.proposals:  # then it loses nodes without a restart, once a waiting job needs them
+            shrinks = (hint_column(jobs, "shrink") == 1) & (jobs.nodes > 1)
+            wanted = {row: gpus for row, gpus in wanted.items() if not (shrinks[row] and 0 < gpus < jobs.gpus[row])}
         asks = [AskSize(*jobs.id_and_submit(row), _ask_reason(jobs, row, gpus), f"want-{jobs.job_id[row]}", gpus,
                         int(jobs.restarts[row])) for row, gpus in wanted.items()]  # fmt: skip
         sent, later = asks[: max(budget.writes, 0)], asks[max(budget.writes, 0) :]

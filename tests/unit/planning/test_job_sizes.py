@@ -591,6 +591,13 @@ def test_shrink__only_where_a_waiting_job_needs_the_nodes(waiting: dict[str, Any
     assert [kept for kept, *_ in shrunk(4, {}, WAITS | waiting, free=free)] == ([nodes] if nodes else [])
 
 
+def test_shrink__is_not_asked_to_leave_for_a_smaller_size() -> None:
+    """Also where nobody waits: it can lose nodes later, without a restart. Where the lever is off it is asked."""
+    row = SHRINKS | {"batch": True, "requeueable": True}
+    kinds = [{step.kind for step in shrink_plan(4, row, on=on).actions} for on in (True, False)]
+    assert kinds == [set(), {"want"}]
+
+
 def test_shrink__leaves_out_the_victims_of_operations_that_begin_now() -> None:
     """A job that is signalled in this cycle needs its nodes to save itself. Job 2 would get the nodes in both ways."""
     first = {"nodes": 4, "gpus": 8, "gpus_by": "node", "gpu_request": "gpu:8", "tasks": 4, "cpus": 4,
