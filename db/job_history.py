@@ -50,8 +50,10 @@ def history_of_job(at: LedgerPlace, job_id: int) -> tuple[list[HistoryRow], list
 
 
 def past_of_job(at: LedgerPlace, job_id: int, gpus: int) -> JobDetails:
-    """What slurmsched did to the job last, whether it waits since we requeued it, and how long jobs of the same power
-    of two of GPUs waited; what could not be read is told."""
+    """What slurmsched did to the job last, and whether it waits since we requeued it.
+
+    Also how long jobs of the same power of two of GPUs waited. What could not be read is named in the result.
+    """
     rows, waits_s, unread = _recorded(at, job_id, gpus)
     lines = [row.line for row in rows if row.by.startswith("slurmsched")]
     before = [f"{len(lines) - SHOWN} more before that: slurmsched history {job_id}"] if len(lines) > SHOWN else []

@@ -51,8 +51,11 @@ class LeaseHolder:
 class LeaderLease:
     """This process's side of it. clock: seconds as boot_clock.uptime.
 
-    A row that is locked by somebody who stopped would keep everybody out, so the row is locked by the last statement of
-    a transaction only, and the server ends transactions that stand still (engine.open_engine).
+    A process that stops while it holds a lock on the row would keep all others out. Two things prevent that:
+
+    - Only the last statement of a transaction locks the row.
+    - The server ends transactions that stand still (engine.open_engine).
+
     All methods raise LedgerError when the database does not answer.
     """
 

@@ -206,9 +206,14 @@ class LedgerStore:
         return RunSources(ends, lambda job_ids: list(ask(job_ids)), later=True)
 
     def _checked(self, known: LedgerState, jobs: Jobs, now_s: float) -> tuple[list[PriorityOverride], PriorityCheck]:
-        """The overrides of nice or site factor after this look. The journal is asked about them when it is ahead of the
-        ledger (a cycle was cut between writing and remembering, or the ledger is new), when a value that nobody knows
-        looks like ours, and before a value counts as somebody else's."""
+        """The overrides of nice or site factor after this look.
+
+        The journal is read in three cases:
+
+        - It is ahead of the ledger: a cycle was cut between writing and remembering, or the ledger is new.
+        - A value that is not on record looks like one of ours.
+        - A value is about to count as another user's.
+        """
         lever = self._config.lever
         if self._journal_is_ahead(known):
             self._read_journal(known)

@@ -216,9 +216,9 @@ class OverrideLog(JournalFile):
 def by_job(records: Iterable[Override], field: str) -> dict[int, Override]:
     """The records of one field by job id, those of all submissions of an id in one.
 
-    A requeue moves the submit time and keeps nice and site factor, so an id seen under two submit times is the same
-    job, unless ids have wrapped around: then it holds none of `values`, which is the sign to leave it alone. base and
-    sent are of the latest submission.
+    A requeue moves the submit time and keeps nice and site factor. So an id seen under two submit times is the same
+    job, unless ids have wrapped around. Then it holds none of `values`, and it is not changed. base and sent are of the
+    latest submission.
     """
     joined: dict[int, Override] = {}
     for record in sorted((each for each in records if each.field == field), key=lambda each: each.submit_s):

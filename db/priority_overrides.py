@@ -134,8 +134,10 @@ def check(overrides: PriorityOverrides, jobs: Jobs, now_s: float, config: LeverC
 def match(overrides: PriorityOverrides, jobs: Jobs, now: Int64s) -> tuple[Int64s, Bools]:
     """For each row of jobs the override that is its own or its leader's, and whether there is one (ids wrap around).
 
-    now: (N,) int64, nice or site factor. Slurm writes an array's record and a het job's leader through to their
-    tasks and components, and a task that starts takes its array's value along: one that holds it has its leader's row.
+    now: (N,) int64, nice or site factor.
+
+    Slurm writes an array's record and a het job's leader through to their tasks and components. A task that starts
+    takes its array's value along. A job that holds this value has its leader's row.
     """
     at, known = overrides.find(jobs.job_id)
     if not len(overrides):

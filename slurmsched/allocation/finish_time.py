@@ -47,8 +47,11 @@ _ISOLATED_COLUMNS = ("isolated_s", "remaining_s", "rate")
 def isolated_so_far(snapshot: Snapshot, remaining_s: Floats, rate: Floats) -> tuple[Floats, dict[str, Any]]:
     """Isolated time of what is done (N,) [s], and what to remember until the next allocation.
 
-    remaining_s: (N,) run time still to come. rate: (N,) share of it that a job makes in a second on its own part of the
-    cluster as things are now, in seconds of run time. What was done since the last allocation counts at the rate then.
+    remaining_s: (N,) run time still to come [s].
+    rate: (N,) share of its work that a job does in a second, in seconds of run time. It is for its own part of the
+        cluster as things are now.
+
+    What was done since the last allocation counts at the rate then.
     Source: `finish_time_fairness` of Gavel's released code (c4fa400).
     """
     carried: Any = snapshot.carry.get(ISOLATED_KEY)

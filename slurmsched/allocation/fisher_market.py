@@ -220,9 +220,15 @@ def jobs_of_rounds(
 ) -> list[list[int]]:
     """Rows of the jobs of each round of the window.
 
-    A job that must run in every round left comes first, then the weightier one, one that runs already (held), the one
-    with the longest rest. What is left of a round goes to the others in that order; the paper has the longest rest
-    alone, and the order of rounds as the solver finds them where no job is late.
+    The order of the jobs of a round:
+
+    - first those that must run in every round that remains;
+    - then by weight, the highest first;
+    - then those that run already (held);
+    - then by the time they still need, the longest first.
+
+    What is free after that goes to the others in that order. The paper has the longest time alone. It takes the order
+    of rounds as the solver finds it where no job is late.
     """
     remaining, made = rounds.copy(), []
     runs = held

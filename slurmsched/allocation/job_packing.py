@@ -43,18 +43,20 @@ def choose_hosts(snapshot: Snapshot, order: Int64s, score: Floats, gpu_s: Floats
     """Job on whose GPUs each is to run, ALONE for none. (N,) ids.
 
     A guest that runs stays where it is. While all who wait find free GPUs, nobody shares. Else the jobs that wait and
-    find too few free GPUs are taken in order. Each goes to a host that:
+    find too few free GPUs are taken in order. Each goes to a host that meets all of these:
 
-    - runs, or is about to start before it;
-    - has no guest;
-    - asks for as many GPUs, at most most_gpus;
-    - has a score that is at most MOST_SCORE together with that of the guest;
-    - has at least 1/LONGER of the expected service of the guest.
+    - It runs, or is about to start before the guest.
+    - It has no guest.
+    - It asks for as many GPUs, at most most_gpus.
+    - Its score is at most MOST_SCORE together with that of the guest.
+    - It has at least 1/LONGER of the expected service of the guest.
 
     Of several hosts it is the one with the least score, then one that runs, then the first of the order. Nodes are not
     looked at: the placement finds out whether free GPUs lie together.
 
-    order: rows of the jobs. score: of each job, (N,). gpu_s: expected service of each job, (N,) [GPU s].
+    order: rows of the jobs.
+    score: of each job, (N,).
+    gpu_s: expected service of each job, (N,) [GPU s].
     Source: Hu et al. (Lucid), ASPLOS '23, and its public simulator for the factor of 2; the choice is ours.
     """
     jobs, found = snapshot.jobs, np.full(len(snapshot.jobs), ALONE, np.int64)
@@ -124,12 +126,21 @@ def least_interference(snapshot: Snapshot, order: Int64s, lost: Lost, most: int)
 def idlest_hosts(snapshot: Snapshot, order: Int64s, able: Bools, guest: Bools, use: Floats) -> Int64s:
     """Job on whose GPUs each is to run, ALONE for none. (N,) ids.
 
-    Jobs that are no guests get GPUs of their own as far as these go, in order. Guests get what is free after that. The
-    others of them go beside a job with its own GPUs and of their size that has no guest and uses its GPUs less than
-    all the time: where they are already, else where they are used least, of equals beside the first of the order.
+    Jobs that are no guests get GPUs of their own as far as these go, in order. Guests get what is free after that. Each
+    other guest goes beside a job that meets all of these:
 
-    order: rows of the jobs, those that are no guests first. able: (N,) jobs that hold GPUs or may start. use: (N,) part
-    of the time that each job uses its GPUs. Source: Xiao et al. (AntMan), OSDI '20, section 4.
+    - It has its own GPUs.
+    - It has the guest's size.
+    - It has no guest.
+    - It uses its GPUs less than all the time.
+
+    Of several it is the one where the guest is already, else the one whose GPUs are used least, then the first of the
+    order.
+
+    order: rows of the jobs, those that are no guests first.
+    able: (N,) jobs that hold GPUs or may start.
+    use: (N,) part of the time that each job uses its GPUs.
+    Source: Xiao et al. (AntMan), OSDI '20, section 4.
     """
     jobs, found, free = snapshot.jobs, np.full(len(snapshot.jobs), ALONE, np.int64), cluster_gpus(snapshot)
     gpus, before, own = jobs.gpus.tolist(), _pairs(snapshot), set[int]()

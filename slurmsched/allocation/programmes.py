@@ -158,8 +158,9 @@ def cost(problem: AllocationProblem, prices: Sequence[float]) -> Floats:
 
 
 def first_come(problem: AllocationProblem) -> Floats:
-    """Jobs in their order, each for all time on the type with room on which it is fastest, and none past a job that
-    finds no room. (N, T). Source: the released code; the paper has it as a linear programme.
+    """Jobs in their order, each for all time on its fastest type with room. (N, T).
+
+    A job that finds no room ends the list. Source: the released code; the paper has it as a linear programme.
     """
     share, free_gpus = np.zeros(problem.speed.shape), problem.capacity.copy()
     for row in np.lexsort((np.arange(len(problem.gpus)), -problem.elapsed_s)).tolist():

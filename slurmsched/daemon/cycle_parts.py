@@ -51,7 +51,7 @@ def open_cycle_parts(
     apply: whether actions are sent.
     read_only: the ledger is not written, and need not exist.
     indices: whether Slurm is asked which GPUs each run holds. That takes requests for every run that this process has
-        not seen yet, so it is not worth it in a process that ends after one cycle.
+        not seen yet. It is not worth it in a process that ends after one cycle.
     Raises ConfigError, SlurmError or LedgerError after closing all parts.
     """
     # First, since it starts Slurm's commands; they run while Python imports the rest.

@@ -193,7 +193,7 @@ class Loop:
         self._watch.done(snapshot, plan, receipt)
         if plan.operations and not receipt.dry_run and not receipt.stopped:
             steps = [outcome.action for outcome in receipt.refused if isinstance(outcome.action, Step)]
-            # To be taken back.
+            # Operations of refused steps are taken back in the next cycle, at once.
             given_up = {step.operation for step in steps} & {operation.id for operation in plan.operations}
             self._look_s = 0.0 if given_up else plan.next_look_s - snapshot.now_s
 

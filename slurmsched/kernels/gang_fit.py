@@ -54,10 +54,15 @@ def room_of(most: int, cpus: float, memory_mib: float, cpus_per_gpu: float, mib_
 
 @kernel_part
 def part_of(gpus: int, nodes: int, size: int) -> int:
-    """GPUs that each node of a gang gives; the last gives what is left, where that is less.
+    """GPUs that each node of a gang gives; the last gives the rest, where that is less.
 
-    nodes: how many are asked for. size: most GPUs of one node. Whole nodes and a rest where no more nodes are asked
-    for than it needs, unless its GPUs can be shared out equally over just these; else equal parts, rounded up.
+    It is whole nodes and a rest, but equal parts, rounded up, in two cases:
+
+    - More nodes are asked for than whole nodes would take.
+    - Just as many are asked for, and the GPUs can be shared out equally over them.
+
+    nodes: how many are asked for.
+    size: most GPUs of one node.
     Source: slurmsched; as `--gpus-per-node` asks for GPUs.
     """
     least = -(-gpus // size)
@@ -199,10 +204,19 @@ def best_nodes(
 ) -> Int64s:  # fmt: skip
     """Rows of the `nodes` best nodes for `gpus` GPUs each, fewer if no more have room. (M,) int64.
 
-    The set of the highest rank first. Then the node that is left fullest, the cell with the fewest free GPUs, the
-    least worth taken from what stays free, and the earliest in `among`.
-    free: (N,) masks of free GPUs. room: (N,) GPUs that the job can have. among: rows of the nodes to choose from.
-    cell: (N,) row of the node's lowest cell, -1 = none. cells: how many cells there are.
+    Nodes are compared in this order:
+
+    - the highest rank of their set of GPUs;
+    - the fewest free GPUs after it;
+    - the cell with the fewest free GPUs;
+    - the least worth taken from what stays free;
+    - the earliest in `among`.
+
+    free: (N,) masks of free GPUs.
+    room: (N,) GPUs that the job can have.
+    among: rows of the nodes to choose from.
+    cell: (N,) row of the node's lowest cell, -1 = none.
+    cells: how many cells there are.
     node_class: (N,) row of its class in the tables, -1 = unknown.
     Source: slurmsched.
     """

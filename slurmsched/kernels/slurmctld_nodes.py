@@ -61,14 +61,14 @@ def pick_nodes(free: Int64s, usable: Bools, request: NodeRequest, order: NodeOrd
     Nodes of less weight come first. Of equal weight a single node is the lowest that fits; if order.shortest, the
     lowest of the shortest run of neighbouring nodes that fit. A job under LLN gets the nodes with the most free CPUs.
     Several come from one run, from its lowest node on, then from further runs. The best run is found one by one:
+
     - A run that is long enough wins if it is the first such run or has fewer free CPUs than the best.
     - A run that is too short wins over a best run that is too short and has fewer free CPUs.
 
     free: (R, N) int64 GPUs, CPUs, MiB and more.
     usable: (N,) bool, nodes that the job may use.
     taken: (N,) int64, overwritten.
-    Source: Slurm's select/cons_tres without a topology; single nodes as 26.05 does, and if order.shortest
-    as 24.11.
+    Source: Slurm's select/cons_tres without a topology; single nodes as 26.05 does, and if order.shortest as 24.11.
     """
     taken[:] = 0
     nodes, need, last = request.nodes, request.need, request.last

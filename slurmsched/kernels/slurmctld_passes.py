@@ -126,11 +126,16 @@ def main_pass(
 ) -> Int64s:
     """Which jobs start, and where. (K, 3) int64: job, node, kind, as take_nodes gives them, in order of start.
 
-    cluster.free, open_nodes: (N,) bool, partitions.failed and room: (L,) float64, what each limit still allows, are
-    changed. depth: records tested at most. A job may not run into a time in which its nodes are closed.
-    The first job of a partition that does not fit blocks it, and its nodes for all that
-    follow; one bound to nodes blocks those only; one that a limit stops, or that asks for more nodes than are open,
-    blocks nobody. Source: Slurm's src/slurmctld/job_scheduler.c.
+    These are changed: cluster.free, open_nodes, partitions.failed and room.
+
+    open_nodes: (N,) bool.
+    room: (L,) float64, what each limit still allows.
+    depth: records tested at most.
+
+    A job may not run into a time in which its nodes are closed. The first job of a partition that does not fit blocks
+    it, and its nodes for all that follow. One that is bound to nodes blocks those only. One that a limit stops, or that
+    asks for more nodes than are open, blocks no other.
+    Source: Slurm's src/slurmctld/job_scheduler.c.
     """
     members, part, width = partitions.members, partitions.part, open_nodes.size
     taken, given, used = np.zeros(width, np.int64), room_for_starts(jobs.nodes, width), 0
@@ -268,18 +273,22 @@ def backfill_pass(
     room: Floats,
 ) -> tuple[Int64s, bool]:
     """Which jobs start now, and where. (K, 3) int64: job, node, kind, as take_nodes gives them, in order of start.
+
     And whether that is all: false if jobs behind those that it walks through may start too.
 
     walked: only that many of the jobs are walked through; the others stand for all behind them, one for each request.
-    cluster.free and room: (L,) float64, what each limit still allows, are changed. A job that cannot do without
-    completing nodes is held up, with a reservation.
-    A job of several partitions gets a reservation in each that lets it start no later than those before.
-    A job is tried at the present, then where reservations end. Each try takes running jobs away:
+    cluster.free: changed.
+    room: (L,) float64, what each limit still allows, changed.
+
+    A job that cannot do without completing nodes is held up, with a reservation. A job of several partitions gets a
+    reservation in each that lets it start no later than those before. A job is tried at the present, then where
+    reservations end. Each try takes running jobs away:
+
     - at once those that end by its own time;
     - then others in windows of time, but none that ends after the next try begins.
+
     The start is the end of the last job taken that holds a node of the job; if last_of_all, of the last job taken.
-    Source: Slurm's
-    sched/backfill and select/cons_tres (will-run).
+    Source: Slurm's sched/backfill and select/cons_tres (will-run).
     """
     now, step, jobs_count, width = rules.now, rules.step, jobs.nodes.size, cluster.usable.shape[1]
     free, completing, pool, array, nodes, need, last, limit_s, limit, amount = (

@@ -16,10 +16,13 @@ class Sched2:
     """The degree of locality by what a job gains from it: sensitive jobs consolidated, the others on fragments.
 
     A sensitive job gets the fewest nodes, fullest first, and waits while they are not to be had. Another one is
-    gathered from the smallest free rests of nodes, over as many nodes as that takes, and so leaves whole nodes to the
-    first kind. insensitive: partitions whose jobs are not sensitive; a `topo` hint says so for one job.
-    Not reproduced: which job goes first and which degree of locality it gets is learned in the paper (deep
-    reinforcement learning, no public code or weights); here the ranking decides the one and the hint the other.
+    gathered from the smallest free rests of nodes, over as many nodes as that takes. So whole nodes stay free for
+    sensitive jobs.
+
+    insensitive: partitions whose jobs are not sensitive; a `topo` hint says so for one job.
+
+    Not reproduced: the paper learns which job goes first and which degree of locality it gets. It does so by deep
+    reinforcement learning, without public code or weights. Here the ranking decides the one and the hint the other.
     Source: Luan et al. (SCHED2), GLOBECOM '19.
     """
 

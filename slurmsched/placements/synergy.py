@@ -29,14 +29,24 @@ MIB = 1024.0
 class Synergy:
     """Each job on the node with the fewest free GPUs that has its best CPUs and memory; the order is the policy's.
 
-    allocation: "tune": where the best does not fit, a job gets at most its part of a node by GPUs, and jobs above their
-    part give up what is more. "greedy": a job waits until a node has its best. "proportional": its part, always.
-    running: "fixed": running jobs keep what they hold. "retuned": their CPUs and memory are chosen anew each time.
-    "moved": their GPUs too, as in the paper.
+    allocation: one of these words.
+
+    - "tune": where the best does not fit, a job gets at most its part of a node by GPUs. Jobs above their part give up
+      what is more.
+    - "greedy": a job waits until a node has its best.
+    - "proportional": its part, always.
+
+    running: one of these words.
+
+    - "fixed": running jobs keep what they hold.
+    - "retuned": their CPUs and memory are chosen anew each time.
+    - "moved": their GPUs too, as in the paper.
+
     profiles: a table of speeds by CPUs and memory, or "synergy", which is shipped. A job of a model (hint `model`) that
-    is not in it gets its part by GPUs.
-    A job that fits on no node because of CPUs and memory alone waits. Raises ConfigError for other words, InputError
-    for a table that cannot be read.
+        is not in it gets its part by GPUs.
+
+    A job that fits on no node because of CPUs and memory alone waits.
+    Raises ConfigError for other words, InputError for a table that cannot be read.
     Source: Mohan et al. (Synergy), OSDI '22, sections 3 and 4.
     """
 

@@ -68,9 +68,10 @@ def deferrals(
 ) -> Proposal:
     """Starts to give, to move and to give back. snapshot: as read. managed: (N,) bool. most: writes of this cycle.
 
-    A start that is far away, or not known, is written as lever.start_most_s from now and renewed when half of that is
-    left, so that jobs may start if slurmsched does not come back. A job with an operation under way is to start: it
-    gets none. Starts are given back first, then moved, then given to new jobs, most urgent first."""
+    A start that is far away, or not known, is written as lever.start_most_s from now. It is renewed when half of that
+    has passed, so that jobs may start if slurmsched does not come back. A job with an operation under way is to start:
+    it gets none. Starts are given back first, then moved, then given to new jobs, most urgent first.
+    """
     (mine, changed), records = _on_record(snapshot), of_field(snapshot.overrides, FIELD)
     want_s = wanted_s(snapshot, ranking) if lever.start else np.full(len(snapshot.jobs), -math.inf)
     later = want_s > snapshot.now_s + 1

@@ -33,9 +33,14 @@ ResourceMove = tuple[SetCpus | SetMemory, Records]
 class HostResource:
     """What a lever changes of a job.
 
-    step: the action. column: of jobs, and of JobRequest. least, most: hints, most = "" if it only goes down. unit: of a
-    hint, in that of the column. words: for people. too_few, too_many: parts of Slurm's reasons, in lower case, of a job
-    that may wait for having less or more.
+    step: the action.
+    column: of jobs, and of JobRequest.
+    least: name of the hint.
+    most: name of the hint; "" if the amount only goes down.
+    unit: of a hint, in that of the column.
+    words: name of the resource for people.
+    too_few: parts of Slurm's reasons, in lower case, of a job that may wait for having less.
+    too_many: the same for having more.
     """
 
     step: type[SetCpus] | type[SetMemory]
@@ -138,15 +143,19 @@ def own_request(snapshot: Snapshot, what: HostResource) -> Snapshot:
     return replace(snapshot, jobs=snapshot.jobs.with_columns(**{what.column: amount}))
 
 
+# Over 30 lines: half is signature and docstring.
 def resource_changes(
     snapshot: Snapshot, ranking: Ranking, managed: Bools, what: HostResource, on: bool, most: int = 500
 ) -> Proposal:
     """Amounts to give, to change and to give back. snapshot: as read. managed: (N,) bool. most: writes of this cycle.
 
-    Less is for jobs of one node that have the hint for the least, and find no node with all that they ask for free, if
-    some node has the rest and at least that. Each is given as much as one of these nodes has. More is for jobs that
-    have the hint for the most, where a node has more than its free GPUs and waiting jobs need. An amount on record that
-    still fits stays. A job with an operation under way, or with another request of ours, is not changed.
+    Less: for jobs of one node that have the hint for the least, and find no node with all that they ask for free. Some
+    node must have the rest and at least that. Each is given as much as one of these nodes has.
+
+    More: for jobs that have the hint for the most, where a node has more than its free GPUs and waiting jobs need.
+
+    An amount on record that still fits stays. A job with an operation under way, or with another request of ours, is
+    not changed.
     """
     (mine, changed), records = _on_record(snapshot, what), of_field(snapshot.overrides, what.step.field)
     others = untouched(snapshot, but=(what.step.field,))
@@ -195,9 +204,13 @@ class _Room:
         self._node = dict[int, int]()
 
     def take(self, row: int, least: int, has: int, *, more: bool = False) -> int:
-        """The amount for a job: its own where nothing fits, else as much as a node has, from `least` to its own; what
-        it has by us, 0 = nothing, as long as that fits beside running jobs.
-        more: whether it may get more afterwards."""
+        """The amount for a job: as much as a node has, from `least` to its own, or what it has by us while that fits.
+
+        Where nothing fits it is what the job has by us if that fits beside running jobs, else its own.
+
+        has: what it has by us, 0 = nothing.
+        more: whether it may get more afterwards.
+        """
         column, own = self._what.column, int(self._what.of(self._base)[row])
         request = request_of(self._base, row)
         remaining, fits = self._free(self._asking(request, least))
@@ -227,8 +240,13 @@ class _Room:
                 taken[most] += getattr(request, name)
 
     def add(self, row: int, most: int, has: int) -> int:
-        """The amount for a job that has its own: up to `most` of what is free and no other free GPU of its node needs;
-        what it has by us as long as that is free."""
+        """The amount for a job that has its own: more by what its node has free and no other free GPU there needs.
+
+        What it has by us stays as long as that is free.
+
+        most: most that it may have.
+        has: what it has by us, 0 = nothing.
+        """
         own = int(self._what.of(self._base)[row])
         if row not in self._node:
             return own

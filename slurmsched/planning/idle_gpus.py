@@ -40,9 +40,13 @@ def _judged(jobs: Jobs, idle: IdleGpusConfig) -> Bools:
 
 
 def idle_users_last(ranking: Ranking, snapshot: Snapshot, managed: Bools, idle: IdleGpusConfig) -> Ranking:
-    """The ranking with the managed waiting jobs of users who have an idle job behind all others (idle.last), and behind
-    those the idle jobs themselves (idle.requeue), so that preemption takes their GPUs first. Of the latter only batch
-    jobs that asked for a signal before they are stopped. managed: (N,) bool."""
+    """The ranking with jobs of users who have an idle job at its end. managed: (N,) bool.
+
+    - First come all other jobs.
+    - Then come the managed waiting jobs of these users (idle.last).
+    - Then come the idle jobs themselves (idle.requeue), so that preemption takes their GPUs first. These are only batch
+      jobs that asked for a signal before they are stopped.
+    """
     jobs, none = snapshot.jobs, np.zeros(len(snapshot.jobs), np.bool_)
     if not (idle.last or idle.requeue):
         return ranking

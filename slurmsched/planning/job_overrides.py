@@ -155,13 +155,23 @@ def restore_proposal(snapshot: Snapshot, fields: Sequence[str], note: str) -> Pr
     return Proposal(steps, records_of((*changed, *(ours for _, ours in back))))
 
 
+# Over 30 lines: half is signature and docstring.
 def on_record(
     snapshot: Snapshot, fields: Sequence[str]
 ) -> tuple[dict[int, JobOverrides], dict[int, JobOverrides], tuple[JobOverrides, ...]]:
-    """Pending jobs that hold what we gave them, by row; those of which somebody else changed the list or the request,
-    with what they still hold of ours; and records that change by themselves: of jobs that wait again after a requeue,
-    which keeps both, of those that have their own request again, of those given when the clock was further on, and of
-    those that hold nothing of ours any more."""
+    """The pending jobs with a value of ours, in three parts:
+
+    - by row, those that hold what we gave them;
+    - by row, those of which another user changed the list or the request, with what is still ours;
+    - records that change by themselves.
+
+    A record changes by itself in four cases:
+
+    - The job waits again after a requeue, which keeps both.
+    - The job has its own request again.
+    - The record was made when the clock was further on.
+    - The job holds nothing of ours any more.
+    """
     jobs, mine, lost, changed = (
         snapshot.jobs,
         dict[int, JobOverrides](),

@@ -349,8 +349,11 @@ def _restart_s(jobs: Jobs, default_s: float) -> Floats:
 
 
 def _largest(base: Snapshot, rows: Sequence[int]) -> dict[int, int]:
-    """Most GPUs that each of these jobs may have of an open node, or of as many as there are, once its partition is up,
-    with its CPUs and memory; by row, 0 if that is not known. Slurm takes any number."""
+    """Most GPUs that each of these jobs may have, by row; 0 if that is not known.
+
+    It is the most GPUs of an open node, or of as many nodes as there are, with the job's CPUs and memory. The job's
+    partition counts as up. Slurm takes any number.
+    """
     jobs, parts = base.jobs, base.partitions
     up = replace(base, partitions=parts.with_columns(up=np.ones(len(parts), np.bool_)))
     columns = (jobs.partition, jobs.gpu_request, jobs.features_asked, jobs.nodes_asked, jobs.nodes_excluded,
@@ -367,7 +370,7 @@ def _largest(base: Snapshot, rows: Sequence[int]) -> dict[int, int]:
 
 def _most(base: Snapshot, row: int) -> int:
     jobs, nodes = base.jobs, base.nodes
-    # By CPUs and memory.
+    # Empty nodes with room for its CPUs and memory.
     with_room = replace(JobRequirements.of(base, row), gpus=np.zeros(len(nodes), np.int64)).fits_empty(base)
     try:
         allowed = allowed_nodes(base, row, sized=False) & with_room

@@ -21,17 +21,30 @@ from slurmsched.resources.startable_jobs import not_waiting_for_gpus, startable
 MOST_JOBS = 500  # waiting jobs looked at in a cycle, the most urgent first
 
 
+# Over 30 lines: half is signature and docstring.
 def moldable_sizes(
     ranking: Ranking, snapshot: Snapshot, managed: Bools, lever: LeverConfig, scope: ScopeConfig
 ) -> Ranking:
     """The ranking with a size for each waiting job that may start with fewer GPUs and ends no later by it.
 
-    Of jobs with the hints moldable=yes, min_gpus, max_gpus and dur to which the policy gives no size and whose size may
-    change, no arrays, where their own is not free now. A job gets the largest size that is free and that no job before
-    it takes, of whatever kind. It is taken to run as much longer as it has fewer GPUs, and must then end within its
-    time limit, and no later than with its own size at the start that Slurm expects. Without an expected start it keeps
-    its own. A size of ours stays while it is free: the start that Slurm expects is then that of this size.
-    snapshot: with the users' own requests. managed: (N,) bool. Source: slurmsched.
+    A job is looked at if it meets all of these:
+
+    - It has the hints moldable=yes, min_gpus, max_gpus and dur.
+    - The policy gives it no size.
+    - Its size may change.
+    - It is no array.
+    - Its own size is not free now.
+
+    It gets the largest size that meets all of these; else it keeps its own:
+
+    - It is free, and no job before it takes it, of whatever kind.
+    - The job ends within its time limit. It is taken to run as much longer as it has fewer GPUs.
+    - The job ends no later than with its own size at the start that Slurm expects. That start must be known.
+
+    A size of ours stays while it is free: the start that Slurm expects is then that of this size.
+    snapshot: with the users' own requests.
+    managed: (N,) bool.
+    Source: slurmsched.
     """
     jobs = snapshot.jobs
     if not (lever.moldable and lever.size) or not (hint_column(jobs, "moldable") == 1).any():

@@ -36,9 +36,14 @@ class _JobStart:
 def placed(before: Snapshot, now: Snapshot) -> tuple[PlacedJob, ...]:
     """The jobs of two and more GPUs that started between two snapshots, in the order of their starts.
 
-    What was free when a job started: what was free before, less what jobs took that started earlier, with what others
-    gave back until then. A job whose end Slurm does not tell is taken to have held its GPUs all the while, and a node
-    without room for the job's CPUs and memory now to have had none. Jobs on nodes of unknown wiring are left out.
+    What was free when a job started is counted in three steps:
+
+    - what was free before;
+    - less what jobs took that started earlier;
+    - with what others gave back until then.
+
+    A job without a known end counts as one that held its GPUs all the while. A node without room for the job's CPUs and
+    memory now counts as one that had none. Jobs on nodes of unknown wiring do not count.
     """
     topology, alike = now.topology, tuple(before.nodes.name) == tuple(now.nodes.name)
     rows, wired = _new(before, now), bool(topology.classes or len(topology.fabric.cell))

@@ -42,8 +42,12 @@ MAY_START, HOLDS = 1, 2
 
 @lru_cache(maxsize=1)  # planner and placement of one cycle both ask
 def job_standing(snapshot: Snapshot) -> Int64s:
-    """HOLDS for a job that holds GPUs by itself (running or suspended, not completing), MAY_START for one that could
-    start now (pending, not held, not delayed, no open dependency or reservation), 0 for the others. (N,) int64."""
+    """Whether each job holds GPUs or could get some. (N,) int64:
+
+    - HOLDS: it holds GPUs by itself (running or suspended, not completing).
+    - MAY_START: it could start now (pending, not held, not delayed, no open dependency or reservation).
+    - 0: neither.
+    """
     jobs = snapshot.jobs
     found = np.empty(len(jobs), np.int64)
     standing_of(jobs.state, jobs.priority, jobs.eligible_s, snapshot.now_s, _FLAGS, found)

@@ -182,7 +182,7 @@ def _by_group(actions: Iterable[Action]) -> dict[_Group, list[SetField]]:
     return found
 
 
-# The operations of a live cluster while their steps are sent: on record before, settled after, whole or taken back.
+# Operations.
 
 
 class OperationRecords(Protocol):

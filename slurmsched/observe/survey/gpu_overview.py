@@ -282,9 +282,19 @@ AFTER_BOOT, NOT_KNOWN = "boot", "unknown"
 
 @dataclass(frozen=True, slots=True)
 class GpuSlot:
-    """what: FREE, HELD, CLOSED (free, but its node takes no job), STUCK (free, but no job can get it), AFTER_BOOT (free
-    after a boot) or NOT_KNOWN (whether it is held cannot be read). job_id: 0
-    where nobody holds it or it is not known who. group: number of its linked set within the node, -1 = not known."""
+    """One GPU of a node.
+
+    job_id: 0 where no job holds it or the job is not known.
+    group: number of its linked set within the node, -1 = not known.
+    what: one of these.
+
+    - FREE.
+    - HELD.
+    - CLOSED: free, but its node takes no job.
+    - STUCK: free, but no job can get it.
+    - AFTER_BOOT: free after a boot.
+    - NOT_KNOWN: whether it is held cannot be read.
+    """
 
     index: int
     what: str

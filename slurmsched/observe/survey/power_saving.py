@@ -29,14 +29,16 @@ _UNFIT = (
 class PowerRules:
     """By what nodes are let go.
 
-    horizon_s: a node goes only if it is not expected to be needed for so long. hold_s: and if that was so for so long.
-    quantile: share of the rises of demand at this time of the day that must be covered. buffer: nodes that stay up
-    beyond that. boot_s: how long a node takes to come back. forecast: False lets every node go that is idle, whatever
-    comes.
+    horizon_s: a node goes only if it is not expected to be needed for so long [s].
+    hold_s: and if that was so for so long [s].
+    quantile: share of the rises of demand at this time of the day that must be covered.
+    buffer: nodes that stay up beyond that.
+    boot_s: how long a node takes to come back [s].
+    forecast: False lets every node go that is idle, whatever comes.
     Raises InputError for a value out of range.
-    Source: Hu et al. (Helios), SC '21, cluster energy saving: nodes are powered down when a forecast of the hours ahead
-    says that they are not needed, a buffer stays, jobs that find too few wake them. Theirs forecasts by boosted trees,
-    ours by quantiles of past rises at the same time of the day; that it also wakes nodes ahead is ours.
+    Source: Hu et al. (Helios), SC '21, cluster energy saving. There a forecast of the hours ahead says which nodes are
+    not needed. A buffer stays up, and jobs that find too few nodes wake them. Theirs forecasts by boosted trees, ours
+    by quantiles of past rises at the same time of the day. That it also wakes nodes ahead is ours.
     """
 
     horizon_s: float = 3 * 3_600.0

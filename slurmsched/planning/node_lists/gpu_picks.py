@@ -319,7 +319,7 @@ class WalkCapacity:
 
     def _shares_of_place(self, row: int, nodes: Bools) -> list[Share]:
         table = self.snapshot.nodes
-        # And nothing else: a node that reboots takes jobs while it drains.
+        # The state is DRAIN and nothing else: a node that reboots takes jobs while it drains.
         closed = np.where(nodes, table.state, _DRAIN)
         view = replace(self.snapshot, nodes=table.with_columns(state=closed))
         found = self.placement.place(view, Ranking(np.append(np.flatnonzero(holding(view.jobs)), row)))

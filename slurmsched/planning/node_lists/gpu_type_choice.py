@@ -27,8 +27,8 @@ def without_gpu_type(snapshot: Snapshot, changes: JobChanges | None) -> Bools:
 def nodes_by_type(snapshot: Snapshot, changes: JobChanges | None) -> dict[int, dict[str, int]]:
     """By row of those: how many nodes of each type each is to have.
 
-    A job of one node has one type. A gang has several, if its hint says that it can, and if as many GPUs on each of its
-    nodes come to what is wanted of each type: Slurm gives every node of a job the same.
+    A job of one node has one type. A gang has several types if its hint says that it can, and its GPUs of each type
+    fill nodes evenly. Slurm gives every node of a job the same number.
     """
     jobs, found = snapshot.jobs, dict[int, dict[str, int]]()
     if changes is None or changes.gpu_type is None:

@@ -307,12 +307,17 @@ def node_lists(
 ) -> Proposal:  # fmt: skip
     """Node lists and requests for the managed jobs that would start first, and those that have to be given back.
 
-    A job that has a size or CPUs of ours on record, or for which an operation is under way, is left as it is.
-    A job is pinned to nodes of the GPU types that the policy wants for it, if so configured and there is room. Another
-    of one node is pinned if its GPUs are free now, Slurm's pick there is known, and no node that it may have would give
-    it a better one. Of equals the placement chooses. A gang is pinned if all of it is free now
-    (NodeListSearch._gang). Jobs after the first that does not fit among those it competes with are not looked at: Slurm
-    does not start them now either. managed: (N,) bool. most: writes of this cycle.
+    A job that has a size or CPUs of ours on record, or for which an operation is under way, is not changed.
+
+    - A job is pinned to nodes of the GPU types that the policy chose for it, if so configured and there is room.
+    - Another job of one node is pinned if its GPUs are free now and Slurm's pick there is known. No node that it may
+      have may give it a better pick. Of equals the placement chooses.
+    - A gang is pinned if all of it is free now (NodeListSearch._gang).
+
+    Jobs after the first that does not fit among those it competes with are not looked at. Slurm does not start them now
+    either.
+    managed: (N,) bool.
+    most: writes of this cycle.
     """
     others, known = untouched(snapshot, but=NODE_LIST_FIELDS), by_job(snapshot.overrides, NODE_LIST_FIELDS)
     mine, lost, changed = on_record(snapshot, NODE_LIST_FIELDS)

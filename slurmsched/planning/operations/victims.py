@@ -209,8 +209,12 @@ class PreemptableJobs:
         return replace(self, may_lose=self.may_lose & ~kept) if kept.any() else self
 
     def price(self, rows: list[int]) -> Price:
-        """What the leaving of these costs, to be compared: GPU seconds of work lost, how many leave, and which by the
-        order of the policy: the most urgent of them as late in it as can be, then the next."""
+        """What the preemption of these costs, as a tuple to be compared:
+
+        - the GPU seconds of work lost;
+        - how many are preempted;
+        - their places in the policy's order: the most urgent one as late as can be, then the next.
+        """
         return float(self.lost_gpu_s[rows].sum()), len(rows), sorted(-self.place[rows], reverse=True)
 
     def on(self, node: int) -> list[int]:
@@ -220,17 +224,19 @@ class PreemptableJobs:
         return [row for row in sorted(set(rows[here].tolist())) if self.may_lose[row]]
 
     def spread(self, nodes: Int64s, most: int) -> PreemptableJobs:
-        """The same, but the work of a job counts on each of these nodes in part, as if shared among those that it
-        would clear, at most that many."""
+        """The same, but the work of a job is shared out over those of these nodes that its end would clear.
+
+        most: nodes that it is shared out over at most.
+        """
         here = np.isin(self.allocated.node, nodes)
-        # One a GPU type on record.
+        # A job has one row for each GPU type of a node; each node counts once.
         pairs = np.unique(np.stack((_rows(self.allocated)[here], self.allocated.node[here])), axis=1)
         among = np.bincount(pairs[0], minlength=len(self.allocated.count))
         return replace(self, lost_gpu_s=self.lost_gpu_s / np.clip(among, 1, most))
 
 
 def _rows(allocated: AllocatedGpus) -> Int64s:
-    """The job of each row of held."""
+    """The job of each row of allocated."""
     return np.repeat(np.arange(len(allocated.count)), allocated.count)
 
 
@@ -254,8 +260,10 @@ class VictimSearch:
     def cheapest(self, allowed: Int64s) -> tuple[list[int], list[int]] | None:
         """The nodes of these that are cleared at the fewest lost GPU seconds, and who leaves; None if too few can be.
 
-        Exact for one node. Of several it is the better of two searches, node after node: by what each job would lose,
-        and by that spread over the nodes it would clear, since a job of several nodes is lost but once.
+        Exact for one node. Of several it is the better of two searches, node after node:
+
+        - by what each job would lose;
+        - by that spread over the nodes it would clear, since a job of several nodes is lost but once.
         """
         ways = [self.running]
         if self.need.nodes > 1:

@@ -108,7 +108,7 @@ class BatchSizeRule:
 WORKER = "v100"
 FINISHING_S = 5.0  # a slice shorter than a round by more is the last of its job, and free of the cost of a restart
 UNFAIR = 1.05  # rho above which a job is told to be treated unfairly, as in the scripts of Shockwave's release
-_RAN, _SUBMIT = 1, 3  # columns of Cast.times
+_RAN, _SUBMIT = 1, 3  # columns of JobArrays.times
 
 
 class RoundSlice(NamedTuple):

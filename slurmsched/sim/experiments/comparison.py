@@ -413,7 +413,7 @@ COST_MEASURES = (
     ComparisonMeasure("replay took [s]", ("wall_s",), ".1f", better=0),
 )
 SLOWDOWN_MEASURE = ComparisonMeasure("slowdown mean", ("mean_slowdown",), ".3f")  # where there is physics
-# Where the trace tells any.
+# Only for traces with deadlines.
 DEADLINE_MEASURE = ComparisonMeasure("deadlines met [%]", ("deadlines_met",), ".1f", 100.0, 1)
 
 

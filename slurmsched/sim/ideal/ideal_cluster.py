@@ -24,8 +24,8 @@ from slurmsched.sim.ideal.ideal_snapshot import HeldGpus, JobArrays, NodeArrays,
 
 NAN = float("nan")
 _NONE = np.zeros(0, np.int64)
-_START, _RAN, _STOPPED, _SUBMIT = range(4)  # columns of Cast.times
-_GPUS, _RESTARTS = 1, 3  # columns of Cast.counts
+_START, _RAN, _STOPPED, _SUBMIT = range(4)  # columns of JobArrays.times
+_GPUS, _RESTARTS = 1, 3  # columns of JobArrays.counts
 
 
 def by_number(table: Any) -> Any:
@@ -60,7 +60,7 @@ class IdealCluster:
         self.free = int(self.capacity.sum())
         self._history, self._runs = UsageHistory(self.free), RunLog()
         jobs, times, counts = len(trace), self.job_arrays.times, self.job_arrays.counts
-        self.start_s, self.executed_s, self.stopped_s, submit_s = times.T[:4]  # see Cast
+        self.start_s, self.executed_s, self.stopped_s, submit_s = times.T[:4]  # see JobArrays
         self.first_start_s, self.end_s = np.full(jobs, NAN), np.full(jobs, NAN)
         self.progress_s, self.rate = np.zeros(jobs), np.ones(jobs)
         self.job_id, self.gpus, self.restarts = counts[:, 0], counts[:, 1], counts[:, 3]

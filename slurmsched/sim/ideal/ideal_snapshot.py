@@ -18,7 +18,7 @@ from slurmsched.model.trace import Trace
 
 NAN = float("nan")
 PARTITION = "gpu"
-TIME_LIMIT = 4  # its column in Cast.times
+TIME_LIMIT = 4  # its column in JobArrays.times
 PENDING, RUNNING = int(JobState.PENDING), int(JobState.RUNNING)
 _NODE_STATES = np.array([int(NodeState.IDLE), int(NodeState.MIXED), int(NodeState.ALLOCATED)], np.int64)
 _TABLES: tuple[type[Any], ...] = (Jobs, Allocations)

@@ -221,7 +221,7 @@ def _throughputs_beside(given: str, trace: Path, worker: str) -> Mapping[str, An
 # Pollux and Sia.
 
 POLLUX_COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
-# With the run time.
+# Columns of a list that has the run time of each job.
 FIXED_COLUMNS = (
     "name",
     "submit_s",
