@@ -31,6 +31,11 @@ class Node:
         near = {g for g in range(self.size) if self.socket[g] == s}
         taken(near, max(0, need), self.free, self.links if sort else None, self.order, self.score, self.given)
 
+    def take_lowest(self, s, goal, among=None):
+        """The lowest of this socket until so many are given."""
+        able = [g for g in sorted(self.free - self.given) if self.socket[g] == s and (among is None or g in among)]
+        self.given |= set(able[: max(0, goal - len(self.given))])
+
     def bools(self):
         return [g in self.given for g in range(self.size)]
 
@@ -52,12 +57,7 @@ def pick_per_job(free, socket, links, linked, cores, need, bound):
         node.take(s, min(share, most - len(node.given)), sort=False)
     for s in [s for s in range(len(cores)) if s not in used and not bound]:
         node.take(s, 1 if not node.given else 0, sort=False)
-    while len(node.given) > need:
-        if len(node.given) > need:
-            pairs = [(-links[a][b], a, b) for a in node.given for b in node.given if a < b]
-            best = min(pairs)[1] if not hasattr(node, "best") else node.best
-            node.best = best
-            node.given.remove(min(node.given - {best}, key=lambda g: (links[best][g], g)))
+    drop_least_linked(node, links, need)
     if len(node.given) < need:
         if linked:
             for g in node.given:
@@ -73,16 +73,79 @@ def old_pick_per_node(free, socket, links, linked, cores, need, bound):
     """Before 24.05: one near each socket, then all whose scaled links to those reach a level, the highest first."""
     node, used = Node(free, socket, links, linked), [s for s, count in enumerate(cores) if count]
     for s in [-1, *used]:
-        seeds = [g for g in sorted(node.free - node.given) if socket[g] == s][: need - len(node.given)]
-        node.given |= set(seeds[:1])
-    seeds = set(node.given)
-    score = [sum(int(links[a][g]) for a in seeds - {g}) if linked and g in node.free else 0 for g in range(node.size)]
-    if max(score) > 4:
-        step = (max(score) + 3) // 4
-        score = [value // step for value in score]
-    for group in ([-1, *used], [s for s in range(len(cores)) if s not in used]):
+        node.take_lowest(s, min(need, len(node.given) + 1))
+    near = [-1, *used]
+    take_by_level(node, scaled_links(node), [near, [s for s in range(len(cores)) if s not in near]], need)
+    return node.bools()
+
+
+def pick_per_task(free, socket, links, linked, tasks, each, bound):
+    node, goal = Node(free, socket, links, linked), sum(tasks) * each
+    beside = [(s, count * each) for s, count in enumerate(tasks) if count]
+    for s, share in [*beside, (-1, goal), *((s, goal) for s in range(len(tasks)) if not bound)]:
+        node.take(s, min(share, goal - len(node.given)))
+    return node.bools()
+
+
+def pick_per_socket(free, socket, links, linked, cores, each, bound):
+    node, used = Node(free, socket, links, linked), [s for s, count in enumerate(cores) if count]
+    goal, rest = len(used) * each, [s for s in range(len(cores)) if s not in used and not bound]
+    for s, share in [*((s, each) for s in used), (-1, goal), *((s, goal) for s in [*used, *rest])]:
+        node.take(s, min(share, goal - len(node.given)))
+    return node.bools()
+
+
+def old_pick_per_task(free, socket, links, linked, tasks, each, bound):
+    """Before 24.05: what one socket lacks is looked for at the next, then by links to those given."""
+    node = Node(free, socket, links, linked)
+    for s in range(len(tasks)):
+        node.take_lowest(s, sum(tasks[: s + 1]) * each)
+    take_by_level(node, scaled_links(node), [[-1, *range(len(tasks))]], sum(tasks) * each)
+    return node.bools()
+
+
+def old_pick_per_socket(free, socket, links, linked, cores, each, bound):
+    node = Node(free, socket, None, False)
+    for s in [s for s, count in enumerate(cores) if count]:
+        goal = len(node.given) + each
+        node.take_lowest(s, goal)
+        node.take_lowest(-1, goal)
+    return node.bools()
+
+
+def old_pick_per_job(free, socket, links, linked, cores, need, bound):
+    node, used = Node(free, socket, links, linked), [s for s, count in enumerate(cores) if count]
+    for s in [-1, *used]:
+        node.take_lowest(s, node.size if linked and need > 1 else need)
+    for s in [s for s in range(len(cores)) if s not in used]:
+        node.take_lowest(s, min(1, need))
+    drop_least_linked(node, links, need)
+    if node.given:
+        first = min(node.given)
+        score = [max(0, int(links[first][g])) if linked else 0 for g in range(node.size)]
+        take_by_level(node, score, [[-1, *range(len(cores))]], need)
+    return node.bools()
+
+
+def drop_least_linked(node, links, need):
+    """Keep the first GPU of the best linked pair; the others go, those with the fewest links to it first."""
+    if len(node.given) > need:
+        best = min((-links[a][b], a, b) for a in node.given for b in node.given if a < b)[1]
+        others = sorted(node.given - {best}, key=lambda g: (links[best][g], g))
+        node.given -= set(others[: len(node.given) - need])
+
+
+def scaled_links(node):
+    """The links of each free GPU to those given, in four steps at most."""
+    links = node.links or [[0] * node.size] * node.size
+    score = [sum(links[a][g] for a in node.given - {g}) if g in node.free else 0 for g in range(node.size)]
+    step = (max(score) + 3) // 4 if max(score) > 4 else 1
+    return [value // step for value in score]
+
+
+def take_by_level(node, score, groups, goal):
+    """From each group of sockets those whose score reaches a level, the highest level first."""
+    for group in groups:
         for level in range(max(0, *score), -1, -1):
             for s in group:
-                more = [g for g in sorted(node.free - node.given) if socket[g] == s and score[g] >= level]
-                node.given |= set(more[: need - len(node.given)])
-    return node.bools()
+                node.take_lowest(s, goal, [g for g in range(node.size) if score[g] >= level])

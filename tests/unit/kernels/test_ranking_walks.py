@@ -1,0 +1,98 @@
+"""Walks over a ranking and EASY backfill, on a fixed set of small clusters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from slurmsched.kernels import ranking_walks
+from tests.reference import backfill as naive_backfill
+from tests.reference import pile
+from tests.reference import walk as naive_walk
+
+SIZE = 4  # GPUs of a node
+
+
+def test_walk__agrees_with_reference() -> None:
+    """The same jobs hold the same GPUs of the same nodes, whether they run or wait."""
+    chance = np.random.default_rng(1)
+    for _ in range(200):
+        width, jobs = chance.integers(1, 5), chance.integers(1, 9)
+        capacity = chance.integers(1, SIZE + 1, width)
+        idle, ranked = capacity.copy(), []
+        for _ in range(jobs):
+            held: dict[int, int] = {}
+            for node in np.flatnonzero(chance.random(width) < 0.3).tolist() if chance.random() < 0.6 else []:
+                if idle[node] > 0:
+                    held[node] = int(chance.integers(1, idle[node] + 1))
+                    idle[node] -= held[node]
+            asked = int(chance.integers(1, 2 * SIZE + 1))
+            ranked.append({"gpus": sum(held.values()) or asked, "nodes": int(chance.integers(1, 4)), "held": held,
+                           "pool": int(chance.integers(2))})  # fmt: skip
+        usable = np.array([np.ones(width, np.bool_), chance.random(width) < 0.5])
+        handicap = np.arange(width) / width * chance.integers(2)
+        expected = naive_walk.walk(ranked, usable, capacity.tolist(), handicap)
+        assert walked(ranked, usable, capacity, handicap) == expected
+
+
+def walked(
+    ranked: list[dict[str, Any]], usable: np.ndarray, capacity: np.ndarray, handicap: np.ndarray
+) -> list[list[int]]:
+    """What the kernel gives these jobs."""
+    count = np.array([len(job["held"]) for job in ranked])
+    node, held = np.array([pair for job in ranked for pair in job["held"].items()], np.int64).reshape(-1, 2).T
+    gpus, nodes, pool = (np.array([job[name] for job in ranked]) for name in ("gpus", "nodes", "pool"))
+    order, first = np.arange(len(ranked)), np.cumsum(count) - count
+    made: list[list[int]] = ranking_walks.walk(
+        order, gpus, nodes, first, count, node, held, pool, usable, capacity, handicap
+    ).tolist()  # fmt: skip
+    return made
+
+
+def test_fill_in_order__agrees_with_reference() -> None:
+    """First fit in the order given, until nothing is free."""
+    chance = np.random.default_rng(2)
+    for rows in range(13):
+        gpus, order = chance.integers(0, 9, rows), chance.permutation(rows)
+        for capacity in (0, 4, 16, 99):
+            expected = pile.fill_pile(order, gpus, capacity)
+            assert ranking_walks.fill_in_order(order, gpus, capacity).tolist() == expected
+
+
+def test_place_by_count__gives_what_is_held_or_asked_for() -> None:
+    """A node of 8 GPUs. Job 12 holds 2, job 10 asks for 4, job 11 for 3; in this order the last does not fit."""
+    jobs, held = (np.array([10, 11, 12]), np.array([4, 3, 2], np.int32)), (np.array([12]), np.array([0]), [2])
+    nodes, placed = (np.array([False]), np.array([8], np.int32), np.array([2], np.int32)), np.empty((5, 3), np.int64)
+    served = ranking_walks.place_by_count(
+        np.array([2, 0, 1]), np.array([1, 1, 2]), jobs, (*held[:2], np.array(held[2], np.int32)), nodes, placed
+    )  # fmt: skip
+    assert placed[:, :served].tolist() == [[2, 0], [0, 1], [1, 1], [0, 0], [2, 4]]
+
+
+def test_backfill_by_count__agrees_with_reference() -> None:
+    """Who starts leaves the first gang that waits its earliest start; one that asks for no GPU does not start."""
+    chance = np.random.default_rng(3)
+    for _ in range(300):
+        rows, running = chance.integers(0, 10), int(chance.integers(0, 4))
+        gpus = chance.integers(0, 8, rows + running)
+        gpus[:running] += gpus[:running] == 0
+        ahead_s = chance.choice([1.0, 2.0, 3.0, 5.0], len(gpus))
+        capacity = max(gpus[:running].sum(), gpus.max(initial=0), chance.integers(0, 20))
+        got = np.flatnonzero(ranking_walks.backfill_by_count(gpus, ahead_s, running, capacity)).tolist()
+        assert got == pile.backfill_pile(gpus, ahead_s, running, capacity)
+
+
+def test_backfill__agrees_with_reference() -> None:
+    """The same jobs start on the same nodes: EASY and conservative, on shares and on whole nodes."""
+    chance = np.random.default_rng(4)
+    for _ in range(200):
+        width, steps, jobs = chance.integers(1, 4), chance.integers(1, 5), chance.integers(1, 8)
+        free = np.sort(chance.integers(0, SIZE + 1, (steps, width)), axis=0)
+        times = 100.0 + np.cumsum([0.0, *chance.choice([5.0, 10.0, 25.0], steps - 1)])
+        gpus = chance.integers(1, SIZE * width + 1, jobs)
+        limit_s = chance.choice([5.0, 7.0, 10.0, 40.0, np.inf], jobs)
+        price = np.arange(width) / width * chance.integers(2)
+        most, whole = int(chance.integers(1, jobs + 1)), bool(chance.integers(2))
+        queue = (times, free, gpus, -(-gpus // SIZE), limit_s, price, SIZE, most, whole)
+        assert ranking_walks.backfill(*queue).tolist() == naive_backfill.backfill(*queue)
