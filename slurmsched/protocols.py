@@ -127,10 +127,13 @@ class TypedCurveEstimator(Protocol):
     """How fast jobs are on other numbers of GPUs of each type."""
 
     def curve_on(self, snapshot: Snapshot, row: int, type_: str, gpus: Int64s, apart: Bools) -> Floats | None:
-        """Speed of a job on that many GPUs of a type over that on as many of the reference type as it asks for, 0 = it
-        cannot run so. (K,).
+        """Speed of a job on that many GPUs of a type, over that on the reference type. (K,).
 
-        None where nothing is known. gpus: (K,), at least 1. apart: (K,) whether they are on several nodes.
+        On the reference type it is the speed on as many GPUs as the job asks for. 0 = the job cannot run so. None where
+        nothing is known.
+
+        gpus: (K,), at least 1.
+        apart: (K,) whether they are on several nodes.
         """
         ...
 

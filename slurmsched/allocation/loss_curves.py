@@ -17,10 +17,14 @@ _TINY = 1e-12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LossCurves:
-    """A curve of each job. power: (J,) whether the loss is 1 / (a k^2 + b k + c) + limit at progress k; otherwise it is
-    exp(a k^2 + b k + c) + limit. terms: (J, 3) a, b and c. limit: (J,). line: (J,) loss that a job without a curve
-    loses by all its work. latest: (J,) the last loss reported. known: (J,) whether there is a curve. All losses here
-    are over scale: (J,) the largest loss reported, so that the unit of a loss does not matter.
+    """A curve of each job: its loss at progress k.
+
+    power: (J,) whether the loss is 1 / (a k^2 + b k + c) + limit; otherwise it is exp(a k^2 + b k + c) + limit.
+    terms: (J, 3) a, b and c.
+    limit: (J,) of the loss.
+    line: (J,) loss that a job without a curve loses by all its work.
+    latest: (J,) the last loss reported.
+    known: (J,) whether there is a curve.
     """
 
     power: Bools

@@ -26,9 +26,11 @@ _GIVEN, _MOST, _CHANGES = "given_gpus", "most_gpus", "changes"  # in a carry, by
 class SizeRound:
     """GPUs of each job until the next round.
 
-    policy: whose round. given: (N,) GPUs, 0 = none. most: (N,) most GPUs that each ever had. changes: (N,)
-    how often each got other GPUs after its first ones. ends_s: when the next round
-    begins [Unix s], -infinity if there was none.
+    policy: whose round.
+    given: (N,) GPUs, 0 = none.
+    most: (N,) most GPUs that each ever had.
+    changes: (N,) how often each got other GPUs after its first ones.
+    ends_s: when the next round begins [Unix s], -infinity if there was none.
     """
 
     policy: str

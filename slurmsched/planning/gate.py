@@ -52,10 +52,21 @@ from slurmsched.planning.priorities.priority_fields import MOST_PRIORITY
 
 @dataclass(frozen=True, slots=True)
 class CurrentJob:
-    """A job as the last look shows it. site_factor: None where sprio does not show the job (held, or not yet eligible).
+    """A job as the last look shows it.
 
-    exclusive: whether it asks for whole nodes; looked at only where nodes are about to be reserved. eligible_s: when it
-    may start [Unix s], NaN = not told.
+    submit_s: when it was submitted, or requeued [Unix s].
+    state: Slurm's state and flags.
+    nice: its nice value.
+    site_factor: None where sprio does not show the job (held, or not yet eligible).
+    reservation: that it runs in or asks for; "" = none.
+    exclusive: whether it asks for whole nodes; read only where nodes are about to be reserved.
+    nodes: names that it asks for; "" = any.
+    gpus: that it asks for by node, in normal form.
+    bars: what it asks for that a value of ours could break; read only where one is given.
+    eligible_s: when it may start [Unix s], NaN = not known.
+    admin_comment: read only where one is to be written; None = not known.
+    comment: its user's, read only where nodes are to be taken from it; None = not known.
+    fields: other values that levers write, by squeue's name.
     """
 
     submit_s: float
@@ -64,13 +75,13 @@ class CurrentJob:
     site_factor: int | None = None
     reservation: str = ""
     exclusive: bool = False
-    nodes: str = ""  # that it asks for
-    gpus: str = ""  # that it asks for by node, in normal form
-    bars: tuple[str, ...] = ()  # what it asks for that a value of ours could break; read where one is given
+    nodes: str = ""
+    gpus: str = ""
+    bars: tuple[str, ...] = ()
     eligible_s: float = nan
-    admin_comment: str | None = None  # read where one is to be written; None = not known
-    comment: str | None = None  # its user's, read where nodes are to be taken from it; None = not known
-    fields: Mapping[str, str] = field(default_factory=dict)  # others that levers write, by squeue's name
+    admin_comment: str | None = None
+    comment: str | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def pending(self) -> bool:

@@ -143,7 +143,6 @@ def own_request(snapshot: Snapshot, what: HostResource) -> Snapshot:
     return replace(snapshot, jobs=snapshot.jobs.with_columns(**{what.column: amount}))
 
 
-# Over 30 lines: half is signature and docstring.
 def resource_changes(
     snapshot: Snapshot, ranking: Ranking, managed: Bools, what: HostResource, on: bool, most: int = 500
 ) -> Proposal:

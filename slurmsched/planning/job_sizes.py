@@ -199,9 +199,14 @@ class ShrinkLever(Lever):
     ) -> tuple[dict[int, int], tuple[Refusal, ...]]:
         """GPUs that running jobs are to keep, in whole nodes, by row, least urgent first; and why others keep theirs.
 
-        Of jobs of several nodes with the hints shrink=yes and min_gpus that the policy gives fewer GPUs, whose size may
-        change, and that have run for reports.least_run_s. A waiting job must be able to use the nodes. A job that has
-        less to run than a restart costs keeps its nodes: to go on with fewer costs it as much.
+        A job is looked at if it meets all of these:
+
+        - It has several nodes, and the hints shrink=yes and min_gpus.
+        - The policy gives it fewer GPUs, and its size may change.
+        - It has run for reports.least_run_s.
+        - A waiting job can use the nodes.
+        - It has more to run than a restart costs. Else to go on with fewer GPUs costs it as much.
+
         in_operations: ids of jobs that a preemption or gang reservation concerns.
         """
         jobs = snapshot.jobs

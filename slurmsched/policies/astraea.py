@@ -97,8 +97,10 @@ class Astraea:
         return Ranking(order, why=why, carry={**remembered(jobs, renewed | deserved), **book.carry}, notes=notes)
 
     def _turns(self, snapshot: Snapshot, book: TenantService, own: Int64s, held_leases: Leases) -> tuple[Bools, Floats]:
-        """Whether a job's tenant has less than LEAST_QUOTA of its quota when the job's turn comes, and then that part;
-        else received over deserved GPU time of its tenant at its turn. (N,), (N,)."""
+        """Whether a job's tenant has less than LEAST_QUOTA of its quota when the job's turn comes, (N,).
+
+        And a part by which jobs go, (N,): of the quota where it has less, else received over deserved GPU time.
+        """
         lease_s, gpus = (
             max(self.lease_s, 1.0),
             np.where(contending(snapshot) & ~held_leases.in_force, snapshot.jobs.gpus, 0),

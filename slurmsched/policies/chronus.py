@@ -195,8 +195,8 @@ def _standing(
 ) -> tuple[LeasePlan, int]:
     """The plan of those promised before, and how many of them can be in time no more.
 
-    All anew by their deadlines if that keeps all: who ended early leaves room. Else each keeps its times, and who lost
-    them (a node is down, a run was not as long as expected) is asked as if new.
+    All are planned anew by their deadlines if that keeps all, since a job that ended early leaves room. Else each keeps
+    its times. A job that lost them (a node is down, a run was longer than expected) is asked as if new.
     """
     gpus = cluster_gpus(snapshot)
     firm = {row: asked[row] for row in sorted(times, key=lambda row: (asked[row].due_s, row))}

@@ -67,8 +67,8 @@ class DiscretizedLas:
     """Least attained service in a few FIFO queues: short jobs pass, few are preempted.
 
     thresholds_gpu_s: ascending attained service [GPU s] at which a job drops one queue.
-    promote_knob: a waiting job returns to queue 0, and its service counts from 0 again, once it has waited this many
-        times as long as it ran since its last promotion. inf: never.
+    promote_knob: a job that has waited this many times as long as it ran since its last promotion returns to queue 0.
+        Its service counts from 0 again. inf: never.
     fifo_by: order inside a queue. "start": first start, jobs that never started last (the paper). "arrival": running
         jobs, then jobs preempted in this queue, then by arrival at it (the released simulator). "submit": submission
         (the simulators of Pollux and Lucid).

@@ -43,8 +43,9 @@ class GandivaFair:
     Without a table of speeds all types count alike. The account with the least pass (GPU time per ticket) is chosen,
     then its job with the least attained service per GPU. Its pass moves on by the gang's quantum. A gang that does not
     fit is skipped and keeps its pass. A new account begins at the least pass of those that compete, so idle time is no
-    credit. With a table and several types, each job has its part of its account's tickets on every type, and rounds of
-    a quantum give it the time on each type that its tickets stand for.
+    credit. With a table and several types, each job has its part of its account's tickets on every type. Rounds of a
+    quantum give it the time on each type that its tickets stand for.
+
     quantum_s: how long a job keeps GPUs that it got [s]; 0: it competes in each cycle. The paper has a minute, because
         it suspends jobs and does not requeue them. The default is that of `preemption.quantum_s`.
     trade: the job that gains most from the faster of two types buys there from the job that gains least, at the second

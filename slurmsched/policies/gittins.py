@@ -40,8 +40,8 @@ class Gittins:
     delta_gpu_s: service that the index looks ahead [GPU s].
     least_samples: completed jobs that must be known. With fewer the index is 0, and the order is that of
         discretized-las by submission.
-    promote_knob: a waiting job returns to queue 0, and its service counts from 0 again, once it has waited this many
-        times as long as it ran since its last promotion. inf: never.
+    promote_knob: a job that has waited this many times as long as it ran since its last promotion returns to queue 0.
+        Its service counts from 0 again. inf: never.
     dimension: "2d" counts GPU seconds, "1d" seconds of run time; thresholds and delta are in that unit.
     Raises ConfigError for a parameter out of range.
     Source: Gu et al. (Tiresias), NSDI '19, sections 3.2.2 and 3.2.3, for 2D; 1D is the index of Gittins on run time

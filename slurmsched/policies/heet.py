@@ -184,8 +184,9 @@ def _sizes(held: RoundGpus, asked: Int32s) -> Int32s | None:
 def speeds(rate: Floats, may: Bools, probes: int) -> Floats:
     """Speed of each job on each type over that on its best one; 0 where it may not run. (N, T).
 
-    rate: (N, T) measured, NaN where it was not. Gaps are filled in from the other jobs; while a job was tried on fewer
-    types than `probes` and may be on more, those that it was not tried on count as if it were fastest there.
+    rate: (N, T) measured, NaN where it was not. Gaps are filled in from the other jobs.
+    probes: types on which each job is to be tried. A job that was tried on fewer, and may be on more, counts as fastest
+        on the others.
     """
     known = ~np.isnan(rate)
     filled, some = np.ones(rate.shape), known.any(axis=1)

@@ -28,12 +28,15 @@ ROUNDS, PLAN = "ones_rounds", "plan_{}"  # in a carry
 class Ones:
     """The sizes with the least sum of remaining GPU time of the jobs that run, found by an evolutionary search.
 
-    Each plan says how many GPUs every job has. In each generation plans are crossed GPU by GPU, jobs are dropped from
-    copies, and free GPUs go to new jobs, waiting jobs and then running ones. The best plans go on, also into the next
+    Each plan says how many GPUs every job has. In each generation plans are crossed GPU by GPU, and jobs are dropped
+    from copies. Free GPUs go to new jobs, waiting jobs and then running ones. The best plans go on, also into the next
     round. The remaining work of a job is drawn at random: the less progress it made, the less certain it is. A job may
-    have at most twice the most that it has had. A running job with the hint preempt=no holds what it holds.
-    population: plans that go on. generations: of each round.
-    crossover: share of the GPUs that two plans exchange. mutation: share of the jobs that is dropped from a copy.
+    have at most twice the most that it has had.
+
+    population: plans that go on.
+    generations: of each round.
+    crossover: share of the GPUs that two plans exchange.
+    mutation: share of the jobs that is dropped from a copy.
     epochs: parts of a job's work after which its progress is certain; the more, the less is left to chance.
     interval_s: time between two changes of sizes [s].
     most_jobs: most jobs of one search, those with GPUs and then the earliest first.

@@ -23,11 +23,11 @@ SHORTEST_S = 60.0  # a shorter run counts as this long: below it the ratio says 
 class ResponseRatio:
     """The job that has waited most for its length goes first: waiting time over expected run time.
 
-    Short jobs go before long ones, and every job is first in the end, a job of an hour after hours, one of a day after
+    Short jobs go before long ones, and every job is first in the end: a job of an hour after hours, one of a day after
     days. Running jobs are not preempted. Jobs without an estimate go last, in FIFO order.
 
-    gpus_power: the ratio counts times the job's GPUs to this power; 0 = GPUs do not matter, 0.33 = as in WFP3, so
-    that large jobs come to the front sooner.
+    gpus_power: the ratio counts times the job's GPUs to this power. 0 = GPUs do not matter. 0.33 = as in WFP3, so that
+        large jobs come to the front sooner.
     estimator: where expected run times come from.
     Source: Brinch Hansen, IFIP Congress 1971; gpus_power: Tang et al., Cluster 2009 (WFP3).
     """

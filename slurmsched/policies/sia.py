@@ -31,10 +31,11 @@ LEAST = 1e-6  # bid of what is worth no restart: better than idle GPUs
 class Sia:
     """A GPU type and a number of GPUs for each job, all at once: the programme with the best sum of goodputs.
 
-    A job may have its least size, what it holds, 1, 2, 4 and so on GPUs of a node, or whole nodes, of one type: between
-    its hints min_gpus and max_gpus, and at most twice the most that it has had. Any other job has all its GPUs, and the
-    programme chooses their type. Goodput counts over the least that the job may have. It counts less if the job must
-    restart for it: the younger the job is and the more changes it had, the less.
+    A job has GPUs of one type. It may have its least size, what it holds, 1, 2, 4 and so on GPUs of a node, or whole
+    nodes. These are between its hints min_gpus and max_gpus, and at most twice the most that it has had. Any other job
+    has all its GPUs, and the programme chooses their type. Goodput counts over the least that the job may have. It
+    counts less if the job must restart for it: the younger the job is and the more changes it had, the less.
+
     p: exponent of goodput. Below 0, and the lower the fairer; above 0 the sum counts more.
     wait_penalty: what a job without GPUs costs in the sum.
     restart_s: run time that a change of type or size costs, as the programme counts it [s].
@@ -43,8 +44,8 @@ class Sia:
     serial: share of a job's work that more GPUs do not speed up (Amdahl's law).
     speeds: a table of throughputs by type and number of GPUs replaces Amdahl's law; `profiles` has goodput.
     Raises ConfigError for a parameter out of range.
-    Source: Jayaram Subramanya et al. (Sia), SOSP '23, and its release for the penalty and exponent. Ours: a
-    bid is never below that of idle GPUs.
+    Source: Jayaram Subramanya et al. (Sia), SOSP '23, and its release for the penalty and exponent. Ours: a bid is
+    never below that of idle GPUs.
     """
 
     preemptive: ClassVar[bool] = True
@@ -216,8 +217,10 @@ def _held_columns(snapshot: Snapshot, kinds: GpuKinds) -> Int64s:
 
 
 def _staying(snapshot: Snapshot, kinds: GpuKinds) -> tuple[Bools, Floats]:
-    """Jobs that hold GPUs on a node that takes no jobs, such as a draining one (N,), and GPUs of each type that these
-    hold on other nodes (T,)."""
+    """Jobs that hold GPUs on a node that takes no jobs, such as a draining one (N,).
+
+    And the GPUs of each type that these jobs hold on other nodes (T,).
+    """
     allocated = AllocatedGpus.of(snapshot)
     job, closed = np.repeat(np.arange(len(allocated.count)), allocated.count), snapshot.nodes.closed[allocated.node]
     stays = np.bincount(job, closed, len(allocated.count)) > 0

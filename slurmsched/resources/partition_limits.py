@@ -205,7 +205,10 @@ def doubt_partition_cpus(snapshot: Snapshot, request: JobRequest, found: Unsuppo
 @lru_cache(maxsize=2)
 def _cpus_held(snapshot: Snapshot) -> dict[str, tuple[Floats, bool]]:
     """Of each partition with MaxCPUsPerNode the CPUs that its jobs hold on each node (N,), as spread evenly over
-    theirs, and whether the list of nodes of one of them cannot be read. Suspended jobs hold none."""
+    theirs.
+
+    And whether the list of nodes of one of them cannot be read. Suspended jobs hold none.
+    """
     jobs, table, (rows, nodes, unread) = snapshot.jobs, snapshot.partitions, held_nodes(snapshot)
     runs = jobs.is_state(JobState.RUNNING | JobState.COMPLETING)
     each = jobs.cpus / np.maximum(np.bincount(rows, minlength=len(jobs)), 1)

@@ -66,8 +66,10 @@ def nodes_for_one_job(topology: SiteTopology, room: Bools, count: int) -> Bools:
 
 
 def first_nodes_for_one_job(topology: SiteTopology, rows: Int64s, count: int) -> Int64s:
-    """Of as few of these nodes as it takes, in their order, those on any `count` of which Slurm would start one job;
-    none where all are too few. rows: (K,)."""
+    """The shortest head of these nodes on any `count` of which Slurm would start one job. rows: (K,).
+
+    The nodes are taken in their order. None where all are too few.
+    """
 
     def within(head: int) -> Int64s:
         room = np.zeros(max(len(topology.slurm_cell), int(rows.max(initial=-1)) + 1), np.bool_)
@@ -82,8 +84,8 @@ def first_nodes_for_one_job(topology: SiteTopology, rows: Int64s, count: int) ->
 def node_sets_for_one_job(topology: SiteTopology, rows: Int64s, count: int) -> Iterator[Int64s]:
     """Sets of these nodes, in their order, on any `count` of each of which Slurm would start one job. rows: (K,).
 
-    Every such set that no other holds, but where the blocks of one cell can be chosen in more than 32 ways, of that
-    cell the shortest head. All nodes where Slurm keeps to no fabric.
+    It is every such set that no other holds. Where the blocks of one cell can be chosen in more than 32 ways, it is the
+    shortest head of that cell. All nodes where Slurm keeps to no fabric.
     """
     if unknown_topology_rule(topology, count):
         return

@@ -332,8 +332,12 @@ class KnownPriorities:
 class ClusterState:
     """Nodes, partitions, settings, priority factors and held GPUs of one cluster.
 
-    Between reads it remembers the GPUs that each run holds (they change only with its nodes), our rights, whether
-    priorities have factors, and the last table of sprio.
+    Between reads it remembers these:
+
+    - the GPUs that each run holds (they change only with its nodes);
+    - our rights;
+    - whether priorities have factors;
+    - the last table of sprio.
 
     indices: True reads the GPU indices of each run, which takes requests to slurmctld for every new run. False takes
         the counts of squeue (held_by_squeue), and the number of requests does not depend on the running jobs.

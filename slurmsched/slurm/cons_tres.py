@@ -178,9 +178,10 @@ _Cpus = Mapping[str, int]  # node -> mask of CPUs
 class SelectionRecords:
     """Remembers what each job told, so that a cycle asks for jobs that are new or look otherwise than before.
 
-    read_request: of a job's id and record. A job whose record is in doubt has no request, and no CPUs. A change
-    that squeue does not show, such as another switch count, is found when the job is read again right before it is
-    written (Recheck).
+    read_request: of a job's id and record.
+
+    A job whose record is in doubt has no request, and no CPUs. squeue does not show some changes, such as another
+    switch count. Recheck finds these, when it reads the job again right before it is written.
     """
 
     def __init__(self, commands: Commands, read_request: Callable[[int, JobRecord], JobGpuRequest | None]) -> None:

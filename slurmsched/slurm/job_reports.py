@@ -164,9 +164,14 @@ def _fault(job_id: int, why: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunningJobRequest:
-    """What is wanted of a running job, at its own pace. gpus: 0 = no other size. checkpoint_s: asked for then [Unix s],
-    0 = not. stop: what it does is of no use any more. run: how often it had been restarted when another size was asked
-    of it; the next run does not see that request. -1 = any."""
+    """What is asked of a running job, at its own pace.
+
+    gpus: another size [GPUs], 0 = none.
+    checkpoint_s: when a checkpoint was asked for [Unix s], 0 = not.
+    stop: what it does is of no use any more.
+    run: how often it had been restarted when another size was asked of it, -1 = any. The next run does not see that
+        request.
+    """
 
     gpus: int = 0
     checkpoint_s: int = 0

@@ -37,8 +37,8 @@ def open_live(
     """The Slurm of the configuration. Its first read has been started.
 
     apply: whether it may be written to. The lock must be held then.
-    heed_stop: False for `undo`. It then works in spite of a stop file, of records that cannot be read or written, and
-        of a policy or topology that cannot be loaded.
+    heed_stop: False for `undo`. It then works in spite of a stop file, of records that cannot be read or written, or of
+        a policy or topology that fails.
     indices: see open_reader. They are read in any case if jobs are placed by them.
     lead: the leader lease, if several hosts may write.
     Raises SlurmUnreachableError if Slurm's commands are not found.

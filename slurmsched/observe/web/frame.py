@@ -29,9 +29,17 @@ NOT_ASKED = "values of limits, licences and partitions: Slurm is not asked for p
 
 @dataclass(eq=False)
 class Frame:
-    """One snapshot and its plan. lever: the lever's kind. note: what is wrong since, "" = nothing. past: what is on
-    record of a job and of others of that many GPUs. ask: what Slurm tells of the job in a row, None = it is not asked.
-    move, expected: those of Explanation, of the job in a row. All once a job, others not waiting meanwhile."""
+    """One snapshot and its plan. Each job's parts are made once; requests for other jobs do not wait meanwhile.
+
+    lever: the lever's kind.
+    mode: dry-run or apply.
+    policy: name of the policy.
+    note: what is wrong since, "" = nothing.
+    past: what is on record of a job, by its id, and of others of that many GPUs.
+    ask: what Slurm says of the job in a row; None = Slurm is not asked.
+    move: that of Explanation, of the job in a row.
+    expected: that of Explanation, of the job in a row.
+    """
 
     snapshot: Snapshot
     plan: Plan

@@ -46,9 +46,14 @@ NO_RANK = -1
 
 @dataclass(frozen=True, slots=True)
 class SelectedGpus:
-    """One node. mask: GPUs that Slurm would give, 0 = none, or not known. rank: of that set, higher is better,
-    comparable across classes: by its links, then by fewest NUMA nodes. best_rank: of the best free set there, -1 = too
-    few are free. cores: taken of each socket. request: by Type, for which that holds; "" = the job's own."""
+    """What Slurm would give of one node.
+
+    mask: GPUs that Slurm would give, 0 = none, or not known.
+    rank: of that set, higher is better, by its links, then by fewest NUMA nodes. It can be compared across classes.
+    best_rank: of the best free set there, -1 = too few are free.
+    cores: taken of each socket.
+    request: by Type, for which that holds; "" = the job's own.
+    """
 
     mask: int = 0
     rank: int = NO_RANK
@@ -73,11 +78,14 @@ class NodeSelectionState(NamedTuple):
 class SelectionState:
     """Free GPUs and cores while a cycle assigns them, and what Slurm picks of them.
 
+    tables: sets of the GPUs of each class.
+    rank: of all sets of all classes, where tables.set_at says.
     free: (N,) int64 masks of GPUs that no job holds; 0 on nodes whose wiring or free cores are not known.
-    rank: of all sets of all classes, where tables.set_at says. node_class: (N,) row of the site's classes that has a
-    table of sets, -1 = none. retype: whether requests may be
-    rewritten; else nothing is told of nodes of several Types.
+    node_class: (N,) row of the site's classes that has a table of sets, -1 = none.
+    cores: free cores of each socket, by node.
+    retype: whether requests may be rewritten; else nothing is known of nodes of several Types.
     alike: (N,) row of `states` of each node. Nodes that are alike in all that counts are worked out once.
+    states: the different states of nodes.
     """
 
     gpu_selection: GpuSelection

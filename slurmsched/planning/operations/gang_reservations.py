@@ -235,8 +235,11 @@ class GangReservations:
         return time_limit_s + self.config.slack_s
 
     def _on(self, operation: Operation, nodes: Int64s, start_s: float, outlook: NodesReady) -> Operation:
-        """The gang reservation on these nodes from then on. The reservation begins the kill wait earlier, so that a job
-        whose limit lets it run there until it begins is gone by the start as well."""
+        """The gang reservation on these nodes from then on.
+
+        The reservation begins the kill wait earlier. So a job whose limit lets it run there until it begins is gone by
+        the start as well.
+        """
         hosts = fold_hostlist(self.snapshot.nodes.name[node] for node in nodes.tolist())
         opens_s = max(self.snapshot.now_s, start_s - self.snapshot.site.kill_wait_s)
         return replace(operation, nodes=hosts, promised_s=start_s, opens_s=opens_s, waits=self._waits(nodes, outlook))

@@ -46,9 +46,12 @@ def begin_preemptions(
 ) -> StartedOperations:
     """Operations for the most urgent managed jobs that can only start if others leave, at most as many as may be open.
 
-    managed: (N,) bool, pending jobs that slurmsched may move. lease_s: so long a job takes no GPUs of one that took its
-    own. A job that fits into what is free, or into what operations leave over, is left to Slurm, and what it will take
-    counts as gone. Nobody loses GPUs to a job that is not more urgent, or cannot get all it needs."""
+    managed: (N,) bool, pending jobs that slurmsched may move.
+    lease_s: so long a job takes no GPUs of one that took its own [s].
+
+    Slurm starts a job that fits into what is free, or into what operations leave over. What it will take counts as
+    gone. No job loses GPUs to one that is not more urgent, or that cannot get all it needs.
+    """
     case = victims.preemption_case(snapshot, config, scope)
     place = np.empty(len(snapshot.jobs), np.int64)
     place[ranking.order] = np.arange(len(ranking.order))
@@ -149,8 +152,8 @@ def _unnamed(snapshot: Snapshot, row: int) -> Snapshot:
 def _taken(state: OperationState, row: int, need: JobRequirements, available: FreeResources) -> str:
     """On which of its nodes others hold what the job needs.
 
-    While victims are there what is free and what they give must do. Later only jobs that are known to hold GPUs count:
-    Slurm may show GPUs of those who leave, or of the job itself, as used for a moment.
+    While victims are there what is free and what they give must do. Later only jobs that are known to hold GPUs count.
+    For a moment Slurm may show GPUs of ended victims, or of the job itself, as used.
     """
     at, jobs, operation = state.snapshot, state.snapshot.jobs, state.operation
     here = np.flatnonzero(at.nodes.name.isin(expand_hostlist(operation.nodes)))

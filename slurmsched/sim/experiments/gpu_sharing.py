@@ -80,8 +80,11 @@ class RequestMix:
         return made, weight
 
     def arrivals(self, total_milli: int, chance: np.random.Generator) -> Int64s:
-        """Kinds of requests in the order in which they come: all of the workload in random order, then more of it, or
-        some taken away, so that they ask for RATIO times that many thousandths of GPUs. (M,)."""
+        """Kinds of requests in the order in which they come. (M,).
+
+        All of the workload comes in random order. Then more of it comes, or some is taken away, so that they ask for
+        RATIO times that many thousandths of GPUs.
+        """
         rows, target = np.repeat(np.arange(len(self.count)), self.count), RATIO * total_milli
         order = chance.permutation(rows)
         asked = int(self.gpu_milli[order].sum())

@@ -201,8 +201,10 @@ def is_back_test(request: ReplayRequest) -> bool:
 
 
 def back_test_points(points: Sequence[GridPoint], recorded: Mapping[str, RecordedTrace]) -> list[GridPoint]:
-    """Slurm alone, once for each cluster and trace with recorded starts that the slurmctld model replays, as far as the
-    points themselves do not have it."""
+    """Slurm alone, once for each cluster and trace with recorded starts that the slurmctld model replays.
+
+    Those that the points have already are not among them.
+    """
     there = {(point.trace, repr(replace(point.request, seed=0))) for point in points}
     made = dict[tuple[str, str], GridPoint]()
     for point in points:

@@ -28,11 +28,11 @@ class GpuTypeSpeed(ChangeCosts):
     reference: the type on which the run times of the trace were measured. A node without a type has this one.
     whole_steps_s: a job does as many steps as fit whole into a round of this length [s]; 0 = no rounds.
     mixed_efficiency: speed of a gang on several types over the sum of the speeds of its GPUs, if it shares out its
-    batch by their speeds. A gang is never slower than by equal parts, which go at the pace of the slowest type; 0 = by
-    equal parts only.
+        batch by their speeds. A gang is never slower than by equal parts, which go at the pace of the slowest type; 0 =
+        by equal parts only.
 
-    A job on another number of GPUs than it asks for has the throughput of that number, between sizes of the table along
-    straight lines in logarithms.
+    A job on another number of GPUs than it asks for has the throughput of that number. Between sizes of the table it is
+    along straight lines in logarithms.
 
     Raises ConfigError without a file, for a reference that is not in it and for an efficiency above 1.
     Raises InputError for a file that cannot be read, and for a job on GPUs that its model has no throughput on. The
@@ -128,10 +128,14 @@ def _types_of_nodes(snapshot: Snapshot, nodes: list[int]) -> set[str]:
 class PairSpeed(GpuTypeSpeed):
     """Speed alone as of gpu-types, and beside another job on the same GPUs by the pair's own throughputs there.
 
-    throughputs, reference, whole_steps_s: as of gpu-types; the table must have pairs, as `gavel` has of one GPU each.
+    throughputs: as of gpu-types; the table must have pairs, as `gavel` has of one GPU each.
+    reference: as of gpu-types.
+    whole_steps_s: as of gpu-types.
+
     Two jobs share all their GPUs or none. When one of them ends the other goes on at its speed alone.
-    Raises as gpu-types. Raises InputError for a pair without throughputs in the table, for three jobs on a GPU, and for
-    jobs that share only a part of their GPUs.
+    Raises what gpu-types raises.
+    Raises InputError for three jobs on a GPU, and for jobs that share only a part of their GPUs.
+    Raises InputError for a pair without throughputs in the table.
     Source: Narayanan et al. (Gavel), OSDI '20.
     """
 

@@ -24,11 +24,15 @@ LEAST = 0.01  # speed of a guest of a job that leaves no time
 class GroupSpeed(ChangeCosts):
     """Speed 1 alone; in a group of two to four jobs on the same GPUs what estimators.group_speeds leaves each.
 
-    stages, pairs, type: tables of stages and of pairs, and the GPU type of the pairs; see GroupSpeeds.
-    most: jobs on one GPU. memory_gib: of a GPU; jobs of a group whose hints `gpu_mem` add up to more are an error; 0 =
-    memory is no limit.
-    guaranteed: of a group with the hint `share=yes` in all jobs but one, that one keeps its speed, and the others get
-    the time in which its GPUs are idle, by stages (Xiao et al.: AntMan, OSDI '20, section 3).
+    stages: table of stages; see GroupSpeeds.
+    pairs: table of pairs.
+    type: the GPU type of the pairs.
+    most: jobs on one GPU.
+    memory_gib: of a GPU [GiB]; jobs of a group whose hints `gpu_mem` add up to more are an error; 0 = memory is no
+        limit.
+    guaranteed: in a group with the hint `share=yes` in all jobs but one, that one keeps its speed. The others get the
+        time in which its GPUs are idle, by stages (Xiao et al.: AntMan, OSDI '20, section 3).
+
     Jobs share all their GPUs or none. When one ends the others go on at the speed of the smaller group.
     Raises ConfigError for numbers out of range and InputError for tables that cannot be read.
     """

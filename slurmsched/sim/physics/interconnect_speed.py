@@ -63,12 +63,14 @@ class RingBandwidthSpeed(ChangeCosts):
     """A share of the run time is communication, and goes with the inverse of the predicted bandwidth of the ring.
 
     The recorded run time is taken as that at the best set of the cluster's nodes for the job's size.
-    communication_share: of the run time there. With the default of 0.115 a pair on PCIe takes 1.54 times as long as on
-        a double NVLink (10.4 and 58.9 GB/s by the fit). That is the inverse of the 35 % that the paper saves at most.
+
+    communication_share: of the run time there. With 0.115 a pair on PCIe takes 1.54 times as long as on a double
+        NVLink: 10.4 and 58.9 GB/s by the fit. That is the inverse of the 35 % that the paper saves at most.
     between_nodes_gb_per_s: of a gang on several nodes, 100 Gbit/s; the paper has none.
     insensitive: words in names of models that are not sensitive to bandwidth, the paper's by default.
-    Classes of more than 8 GPUs, for which there
-    is no prediction, and nodes of unknown wiring slow nobody. Raises ConfigError for a share or bandwidth that is none.
+
+    Classes of more than 8 GPUs, for which there is no prediction, and nodes of unknown wiring slow no job. Raises
+    ConfigError for a share or bandwidth that is none.
     Source: Ranganath et al. (MAPA), SC '21, section 3.4, for the bandwidth; the run time as its function is ours.
     """
 

@@ -73,9 +73,11 @@ class SubmittedRequests(Table):
 
     @classmethod
     def of_trace(cls, trace: Trace, layout: ClusterLayout, *, cpus_known: bool = False) -> SubmittedRequests:
-        """What the trace itself tells. Its partitions count only where the cluster has some of its own, its nodes and
-        CPUs where cpus_known says that the CPUs of the cluster are real; without a user or QOS a job is of one for
-        all."""
+        """What the trace itself tells; without a user or QOS a job is of one for all.
+
+        Its partitions count only where the cluster has some of its own. Its nodes and CPUs count only where cpus_known
+        says that the CPUs of the cluster are real.
+        """
         known = ("memory_mib", "name", "comment", *(("nodes", "cpus") if cpus_known else ()))
         columns: dict[str, Any] = {name: getattr(trace, name) for name in known}
         if layout.partitions[0].name != DEFAULT_PARTITION or len(layout.partitions) > 1:
@@ -144,14 +146,26 @@ def _recorded_nodes(trace: Trace, layout: ClusterLayout, gpu_type: Labels) -> La
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobDemands:
-    """nodes: (J,). need, last: (J, R) of each node and of the last one, what ClusterLayout.resources has.
+    """What each job takes from each of its nodes.
+
+    nodes: (J,) number of nodes.
+    need: (J, R) of each node, what ClusterLayout.resources has.
+    last: (J, R) of the last node.
     part: (J,) row of the layout's partition; of several the one that Slurm tries first.
-    area, pool: (J,) rows of members (Q, N), the nodes of a
-    partition or of several, and of usable (P, N). choices, choice_part: (P, C) of each pool, for each partition that
-    its jobs name, in the order in which Slurm tries them, the row of usable for its nodes alone and the partition; -1
-    where there are fewer. least_loaded: (J,) LLN. bound: (J,) bound to the nodes of its pool. factors: (J,) priority
-    points. qos_priority: (J,) of the QOS. never: (J,) bool, jobs that do not count and that these nodes can never hold.
-    parted: (J,) over how many nodes a placement shares the job out, so that it comes to the same, see part_of."""
+    area: (J,) rows of members.
+    members: (Q, N) the nodes of a partition or of several.
+    pool: (J,) rows of usable.
+    usable: (P, N) nodes that the jobs of a pool may use.
+    choices: (P, C) rows of usable, for the nodes of one partition alone, in the order in which Slurm tries them. -1
+        where there are fewer.
+    choice_part: (P, C) the partition of each choice, -1 where there are fewer.
+    least_loaded: (J,) LLN.
+    bound: (J,) bound to the nodes of its pool.
+    factors: (J,) priority points.
+    parted: (J,) over how many nodes a placement shares the job out, so that it comes to the same, see part_of.
+    qos_priority: (J,) of the QOS.
+    never: (J,) bool, jobs that do not count and that these nodes can never hold.
+    """
 
     nodes: Int64s
     need: Int64s

@@ -72,9 +72,9 @@ def preemptions(
 ) -> list[tuple[int, Int64s]]:
     """Jobs that a main pass cannot start, and the running jobs that it ends for each.
 
-    waiting: jobs whose victims still hold nodes, which preempt nobody else. full: the whole queue, else the first
-    records. Of each partition only the first job counts, whether it preempts or not. Passed over are jobs that a limit
-    stops, jobs that name a reservation, and jobs for which too few nodes are open until their time limits.
+    waiting: jobs whose victims still hold nodes, which preempt no other. full: the whole queue, else the first records.
+    Of each partition only the first job counts, whether it preempts or not. A job that a limit stops is passed over,
+    and so is one that names a reservation. So is one for which too few nodes are open until its time limit.
     """
     records, closed = main_records(cluster, full).row, ClosedTimes(*cluster.planned())
     order: Int64s = records[np.sort(np.unique(records, return_index=True)[1])]
