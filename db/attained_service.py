@@ -59,9 +59,13 @@ class ObservedJob:
 class Service:
     """What is known of one job's runs.
 
-    executed_s, gpu_s: sums over the closed runs; runs: number of the next one. run: number of the open run, -1 if
-    none. mark_*: what the open run had at its last resize, suspension or resume. missing: runs that nobody saw;
-    asks: how often sacct was asked for them in vain. gone_s: since when the job is out of the queue.
+    executed_s, gpu_s: sums over the closed runs.
+    runs: number of the next one.
+    run: number of the open run, -1 if none.
+    mark_*: what the open run had at its last resize, suspension or resume.
+    missing: runs that nobody saw.
+    asks: how often sacct was asked for them in vain.
+    gone_s: since when the job is out of the queue.
     """
 
     job_id: int

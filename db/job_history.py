@@ -29,8 +29,11 @@ PAGE_S = 2.0  # patience of who waits for a page
 
 @dataclass(frozen=True, slots=True)
 class LedgerPlace:
-    """Where records are. shared: [leader] is on, and hosts share operations and intentions in the database. patience_s:
-    how long a server's answer is waited for [s], None = as for a cycle."""
+    """Where records are.
+
+    shared: [leader] is on, and hosts share operations and intentions in the database.
+    patience_s: how long a server's answer is waited for [s], None = as for a cycle.
+    """
 
     url: str
     journal: Path

@@ -26,7 +26,8 @@ log = get_logger()
 class LineFile:
     """One such file. One writer at a time: hold the lock.
 
-    path: made with its folder at the first append. sound: whether an object is one of this file's.
+    path: made with its folder at the first append.
+    sound: whether an object is one of this file's.
     """
 
     def __init__(self, path: Path, sound: Callable[[dict[str, Any]], bool]) -> None:

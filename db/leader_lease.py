@@ -32,9 +32,13 @@ _CLOCKS = {  # Unix seconds at the begin of the statement, whatever the session'
 
 @dataclass(frozen=True, slots=True)
 class LeaseHolder:
-    """The holder of the lease. term: 0 if there was never one. remaining_s: until the lease ends [s], 0 or less when it
-    has. lease_s: how long it lasts from a renewal on [s]; hosts may differ. ends_s: its end by the database's clock
-    [Unix s]."""
+    """The holder of the lease.
+
+    term: 0 if there was never one.
+    remaining_s: until the lease ends [s], 0 or less when it has.
+    lease_s: how long it lasts from a renewal on [s]; hosts may differ.
+    ends_s: its end by the database's clock [Unix s].
+    """
 
     name: str
     term: int
@@ -49,7 +53,9 @@ class LeaseHolder:
 
 
 class LeaderLease:
-    """This process's side of it. clock: seconds as boot_clock.uptime.
+    """This process's side of it.
+
+    clock: seconds as boot_clock.uptime.
 
     A process that stops while it holds a lock on the row would keep all others out. Two things prevent that:
 

@@ -48,8 +48,10 @@ class FailedWrite:
 class OperationFacts:
     """One operation, by the columns of the table `operations`: the first row's, but for what follows.
 
-    seen_s, stage, nodes, idle_gpu_s: of its last row. note: the last that is not empty. lost_gpu_s: the sum of all
-    rows. begun_s: when the first row was written [Unix s].
+    seen_s, stage, nodes, idle_gpu_s: of its last row.
+    note: the last that is not empty.
+    lost_gpu_s: the sum of all rows.
+    begun_s: when the first row was written [Unix s].
     """
 
     id: int
@@ -90,7 +92,9 @@ class OperationTotals:
 class PlacementFacts:
     """What a job of several GPUs got at its start, by the columns of the table `placements`.
 
-    got_gb_per_s, best_gb_per_s: bandwidth, None if unknown. ratio: of the two. note: what it missed, "" = nothing.
+    got_gb_per_s, best_gb_per_s: bandwidth, None if unknown.
+    ratio: of the two.
+    note: what it missed, "" = nothing.
     """
 
     id: int
@@ -110,7 +114,9 @@ class PlacementFacts:
 class PlacementQuality:
     """Placements of jobs of one number of GPUs.
 
-    jobs: count. best_share: share of jobs that got the best GPUs. mean_ratio, worst_ratio: bandwidth over the best.
+    jobs: count.
+    best_share: share of jobs that got the best GPUs.
+    mean_ratio, worst_ratio: bandwidth over the best.
     """
 
     gpus: int
@@ -205,8 +211,10 @@ NAN = float("nan")
 class RunFacts:
     """A GPU job of a period, by columns of report_input.ReportedJobs.
 
-    start_s: its first start in the period, NaN if it began before. held_s: since when it held GPUs. end_s: NaN while it
-    runs. executed_s: sum over the runs that ended.
+    start_s: its first start in the period, NaN if it began before.
+    held_s: since when it held GPUs.
+    end_s: NaN while it runs.
+    executed_s: sum over the runs that ended.
     """
 
     job_id: int

@@ -42,9 +42,13 @@ _ACTIONS: dict[str, type[SetNice] | type[SetSiteFactor]] = {"nice": SetNice, "si
 class LedgerState:
     """The last cycle, the memory of the jobs in the queue, and what the journal told since.
 
-    last_s: clock of the last snapshot; recorded_s: when its cycle was put on record; retained_s: when old facts were
-    dropped last; NaN if never. moves: what moves of jobs cost. history: attained service of completed jobs [GPU s],
-    oldest first. journal: as read since the last cycle, None if it was not. doubted: jobs about which it was asked.
+    last_s: clock of the last snapshot.
+    recorded_s: when its cycle was put on record.
+    retained_s: when old facts were dropped last; NaN if never.
+    moves: what moves of jobs cost.
+    history: attained service of completed jobs [GPU s], oldest first.
+    journal: as read since the last cycle, None if it was not.
+    doubted: jobs about which it was asked.
     """
 
     cycle_id: int
@@ -96,9 +100,11 @@ class _Look:
 class LedgerStore:
     """A Store (see protocols) on a database.
 
-    earlier_runs: asks sacct for all runs of some jobs; None if it is not to be asked. journal: what to compare with
-    after a crash. lease: without it nothing is remembered; None: this host is the only one. One process at a time
-    writes: hold the lock. All methods raise LedgerError.
+    earlier_runs: asks sacct for all runs of some jobs; None if it is not to be asked.
+    journal: what to compare with after a crash.
+    lease: without it nothing is remembered; None: this host is the only one.
+
+    One process at a time writes: hold the lock. All methods raise LedgerError.
     """
 
     def __init__(

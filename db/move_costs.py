@@ -37,8 +37,11 @@ class MovedJob:
 
 @dataclass(frozen=True, slots=True)
 class MoveCosts:
-    """open: jobs under measurement. costs: of each user and job name the latest moves [s], groups in the order of
-    their last one."""
+    """What moves of jobs cost, and the measurements under way.
+
+    open: jobs under measurement.
+    costs: of each user and job name the latest moves [s], groups in the order of their last one.
+    """
 
     open: Mapping[int, MovedJob] = field(default_factory=dict)
     costs: Mapping[Group, tuple[float, ...]] = field(default_factory=dict)

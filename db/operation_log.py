@@ -27,7 +27,8 @@ class OperationLog(JournalFile):
     """One line whenever an operation is about to move on, one when that was sent.
 
     An append-only file beside the journal; with a leader lease the database in its place (shared), so that whoever
-    takes over knows them. keep_s: closed operations begun so lately are remembered, since caps and leases count them.
+    takes over knows them.
+    keep_s: closed operations begun so lately are remembered, since caps and leases count them.
     """
 
     def __init__(

@@ -38,8 +38,10 @@ _OUTCOMES = b'{"event":"outcome"'
 
 
 class OverrideLog(JournalFile):
-    """Append-only file of overrides and outcomes. clock: Unix seconds. shared: where other hosts see them.
+    """Append-only file of overrides and outcomes.
 
+    clock: Unix seconds.
+    shared: where other hosts see them.
     lenient: for undo. What cannot be put down is sent all the same, with a warning, since it only gives values back.
     """
 

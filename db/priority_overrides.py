@@ -29,7 +29,8 @@ class PriorityOverride(Override):
     """The override of a job's nice or site factor.
 
     It is abandoned while the value is somebody else's. values: what was there before a write that got no answer.
-    backoffs: how often somebody else changed it so far. backoff_until_s: nothing is written before [Unix s].
+    backoffs: how often somebody else changed it so far.
+    backoff_until_s: nothing is written before [Unix s].
     """
 
     restarts: int = 0
@@ -92,8 +93,11 @@ class OutsideChange:
 
 @dataclass(slots=True)
 class PriorityCheck:
-    """What one look at the queue adds. columns: of Jobs, each (N,). suspects: rows of jobs that have a value
-    as we would write it, without a record."""
+    """What one look at the queue adds.
+
+    columns: of Jobs, each (N,).
+    suspects: rows of jobs that have a value as we would write it, without a record.
+    """
 
     overrides: PriorityOverrides
     columns: dict[str, Any]

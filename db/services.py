@@ -58,7 +58,9 @@ class Services(JobRows):
 class RunSources:
     """Where runs before our time are looked up.
 
-    ends: our own facts by job. runs: sacct, None if it is not to be asked now; later: it may be asked another time.
+    ends: our own facts by job.
+    runs: sacct, None if it is not to be asked now.
+    later: it may be asked another time.
     """
 
     ends: Ends

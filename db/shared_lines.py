@@ -16,8 +16,9 @@ ROW_BYTES = 1 << 20  # of a rewritten file; servers take rows of 16 MB by defaul
 
 
 class SharedLines:
-    """One such file. Everybody may read it, only the leader may change it. clock: Unix seconds.
+    """One such file. Everybody may read it, only the leader may change it.
 
+    clock: Unix seconds.
     Raises LedgerError when the database does not answer, and NotLeadingError at a change by somebody else.
     """
 

@@ -27,7 +27,8 @@ SYSTEM_FILE = Path("/etc/slurmsched/slurmsched.toml")
 class LoadedConfig:
     """The tree, and where its values come from.
 
-    file: dotted keys that the file sets. variables: dotted key -> variable that sets it.
+    file: dotted keys that the file sets.
+    variables: dotted key -> variable that sets it.
     """
 
     config: Config

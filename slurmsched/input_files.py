@@ -109,11 +109,14 @@ class InputFile:
     """One file while it is read.
 
     strict: the first row that cannot be read raises InputError; else such rows are counted.
-    origin_s: Unix time of submit_s = 0, NaN until the loader sets it. utc_offset_s: what to add for the
-    wall clock of the site. rejected: rows that cannot be read. dropped: reason -> jobs left out, though well formed.
+    origin_s: Unix time of submit_s = 0, NaN until the loader sets it.
+    utc_offset_s: what to add for the wall clock of the site.
+    rejected: rows that cannot be read.
+    dropped: reason -> jobs left out, though well formed.
     beside: reason -> jobs that are in no figure, but that the slurmctld model replays.
     passed_over: lines without a delimiter that belong to the text before them or are torn rows, nobody can tell.
-    remarks: what is odd about jobs that were read -> how many. said: other lines of the file, such as errors of sacct.
+    remarks: what is odd about jobs that were read -> how many.
+    said: other lines of the file, such as errors of sacct.
     """
 
     path: Path

@@ -8,8 +8,9 @@ SMALL_POPULATION = 21  # up to that many of which two are drawn, Python takes th
 
 
 class CPythonRandom:
-    """Draws like random.Random(seed), of which `count` words of 32 bits are used up. count: grows with every draw.
+    """Draws like random.Random(seed), of which `count` words of 32 bits are used up.
 
+    count: grows with every draw.
     seed: (seed,), or several numbers for independent streams, each from 0 to 2^32 - 1.
     """
 

@@ -70,8 +70,12 @@ _ISOLATED_OF_JOBS = ("isolated_s", "executed_s", "stretch")  # in a carry, by jo
 
 @dataclass(frozen=True, slots=True)
 class FinishTimes:
-    """By row of jobs, (N,) [s]. elapsed_s: since submission. remaining_s: run time to come. isolated_s: whole time
-    on 1/N of the cluster."""
+    """By row of jobs, (N,) [s].
+
+    elapsed_s: since submission.
+    remaining_s: run time to come.
+    isolated_s: whole time on 1/N of the cluster.
+    """
 
     elapsed_s: Floats
     remaining_s: Floats
@@ -124,8 +128,12 @@ EXECUTED = ("executed_s",)  # in a carry, by job
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Apps:
-    """of: (N,) int64, the app of each job. times: of each app, (K,). names: what each is known by, (K,). carry: to take
-    back at the next look.
+    """The apps that the jobs belong to.
+
+    of: (N,) int64, the app of each job.
+    times: of each app, (K,).
+    names: what each is known by, (K,).
+    carry: to take back at the next look.
     """
 
     of: Int64s
@@ -169,8 +177,13 @@ def apps(snapshot: Snapshot, remaining_s: Floats) -> Apps:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AppBids:
-    """What apps bid for. app: (B,). members: rows of each that may have GPUs. gpus: (B, C) of each bid. speed: (B, C)
-    share of what the app asks for that it then runs on, 0 = no bid. without: (B, 1) share that it keeps in any case.
+    """What apps bid for.
+
+    app: (B,).
+    members: rows of each that may have GPUs.
+    gpus: (B, C) of each bid.
+    speed: (B, C) share of what the app asks for that it then runs on, 0 = no bid.
+    without: (B, 1) share that it keeps in any case.
     """
 
     app: Int64s

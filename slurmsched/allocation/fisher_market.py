@@ -24,9 +24,13 @@ Seen = dict[str, float]  # batch size, as text -> share of the job done with it
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RemainingWork:
-    """By row of jobs, (N,). done: share of the job, 0 to 1. remaining_s: expected run time to come [s], at least 1.
+    """By row of jobs, (N,).
 
-    made_s: run time of what is done. pace_s: run time of the whole job at the mean pace so far. carry: what was seen.
+    done: share of the job, 0 to 1.
+    remaining_s: expected run time to come [s], at least 1.
+    made_s: run time of what is done.
+    pace_s: run time of the whole job at the mean pace so far.
+    carry: what was seen.
     """
 
     done: Floats
@@ -166,7 +170,9 @@ MOST_TRIES = 32  # longest rests that are tried at a time
 class RoundOffer:
     """What is for sale: rounds of round_s [s] on that many GPUs, from now_s on [Unix s].
 
-    k: price of the longest rest. power: by which a job that is late weighs more. rho_max: how late one may be.
+    k: price of the longest rest.
+    power: by which a job that is late weighs more.
+    rho_max: how late one may be.
     """
 
     rounds: int
@@ -180,8 +186,14 @@ class RoundOffer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundBuyers:
-    """One row a job, (N,). gpus: of its gang. done: share, 0 to 1. remaining_s, pace_s: as in RemainingWork. fair_s:
-    when it would have ended with its fair share [Unix s]. came_s: its submission [Unix s]."""
+    """One row a job, (N,).
+
+    gpus: of its gang.
+    done: share, 0 to 1.
+    remaining_s, pace_s: as in RemainingWork.
+    fair_s: when it would have ended with its fair share [Unix s].
+    came_s: its submission [Unix s].
+    """
 
     gpus: Int64s
     done: Floats

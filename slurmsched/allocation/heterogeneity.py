@@ -18,7 +18,9 @@ from slurmsched.resources.startable_jobs import startable
 class HeterogeneousCluster:
     """One column a GPU type, in ascending name ("" = nodes without a type).
 
-    capacity: (T,) GPUs of each type on open nodes. gpus: (N,) of each job. speed: (N, T), 0 where a job cannot run.
+    capacity: (T,) GPUs of each type on open nodes.
+    gpus: (N,) of each job.
+    speed: (N, T), 0 where a job cannot run.
     active: (N,) bool, jobs that hold GPUs or could start, and can run on some type.
     """
 
@@ -41,8 +43,9 @@ def heterogeneous_cluster(snapshot: Snapshot, speeds: SpeedEstimator) -> Heterog
 class GpuKinds:
     """GPU types in ascending name, and where they are.
 
-    column: (M,) type of each node. open_gpus: (M,) GPUs of each node, 0 of a closed one. room: (N, T) GPUs of each type
-    on open nodes of each job's partitions.
+    column: (M,) type of each node.
+    open_gpus: (M,) GPUs of each node, 0 of a closed one.
+    room: (N, T) GPUs of each type on open nodes of each job's partitions.
     """
 
     types: tuple[str, ...]

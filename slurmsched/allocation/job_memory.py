@@ -32,8 +32,8 @@ def origin_s(snapshot: Snapshot) -> float:
 class JobMemory(Mapping[str, list[float]]):
     """Columns that read as plain lists; kept as one table so that `table_of` does not build it again.
 
-    table: (C, K) float64, job ids and first submissions first, then the columns named. ascending: job ids are known to
-    ascend.
+    table: (C, K) float64, job ids and first submissions first, then the columns named.
+    ascending: job ids are known to ascend.
     """
 
     def __init__(self, names: Sequence[str], table: Floats, *, ascending: bool = False) -> None:

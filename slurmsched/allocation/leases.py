@@ -34,8 +34,11 @@ LEASE_COLUMNS = ("run_s", "until_s")  # in a carry: start of the run that the le
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leases:
-    """By row of jobs. run_s: (N,) start of the run, NEVER_S for a job that holds no GPUs. until_s: (N,) end of its
-    lease [Unix s], NEVER_S without one. in_force: (N,) bool, the lease is not over.
+    """By row of jobs.
+
+    run_s: (N,) start of the run, NEVER_S for a job that holds no GPUs.
+    until_s: (N,) end of its lease [Unix s], NEVER_S without one.
+    in_force: (N,) bool, the lease is not over.
     """
 
     run_s: Floats
@@ -219,8 +222,12 @@ def with_more(plan: LeasePlan, asked: dict[int, DeadlineJob], order: Iterable[in
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeaseDemand:
-    """By deadline job, earliest deadline first. gpus, needed: (A,) GPUs, and leases to come. within: (A,) whole leases
-    before the deadline. firm: (A,) bool, its deadline was promised."""
+    """By deadline job, earliest deadline first.
+
+    gpus, needed: (A,) GPUs, and leases to come.
+    within: (A,) whole leases before the deadline.
+    firm: (A,) bool, its deadline was promised.
+    """
 
     gpus: Int64s
     needed: Int64s

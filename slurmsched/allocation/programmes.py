@@ -21,11 +21,16 @@ PRECISION = 1e-3  # of the least rho, relative
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AllocationProblem:
-    """One row a job, one column a GPU type. capacity: (T,) GPUs. gpus: (N,). speed: (N, T), 0 = cannot run.
+    """One row a job, one column a GPU type.
 
-    remaining_s: (N,) run time still to come on the reference type. elapsed_s: (N,) since submission. weight: (N,).
-    isolated_s: (N,) isolated time of what is done, None = as long as since submission. account: (N,) a number for each
-    account, where these share first; else empty.
+    capacity: (T,) GPUs.
+    gpus: (N,).
+    speed: (N, T), 0 = cannot run.
+    remaining_s: (N,) run time still to come on the reference type.
+    elapsed_s: (N,) since submission.
+    weight: (N,).
+    isolated_s: (N,) isolated time of what is done, None = as long as since submission.
+    account: (N,) a number for each account, where these share first; else empty.
     """
 
     capacity: Floats

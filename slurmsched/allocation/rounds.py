@@ -29,8 +29,13 @@ _PAIR_MEMBERS = ("first", "second")
 
 @dataclass(slots=True, eq=False)
 class PairRounds:
-    """first, second: (P,) rows of the jobs. share, received_s, deficit_s: (P, T). speed: (P, T, 2) of each beside the
-    other. runs: (P,) bool, in this round."""
+    """The pairs of jobs that may share GPUs, and their rounds.
+
+    first, second: (P,) rows of the jobs.
+    share, received_s, deficit_s: (P, T).
+    speed: (P, T, 2) of each beside the other.
+    runs: (P,) bool, in this round.
+    """
 
     first: Int64s
     second: Int64s
@@ -188,11 +193,17 @@ class RoundRules:
 
 @dataclass(slots=True, eq=False)
 class RoundState:
-    """share, received_s, deficit_s: (N, T), NaN for jobs not known. on: (N,) column of the type of this round, -1 none.
+    """The state of rounds and allocation at the last look.
 
-    executed_s: (N,) at the last look. done_s: (N,) run time made, in seconds of the reference type. worker_s: (T,) time
-    received by all jobs since the reset. begun_s, reset_s: of round and allocation [Unix s], -inf = never. stale: jobs
-    came or ended since the allocation. rounds: begun so far. pairs: of jobs that may share GPUs.
+    share, received_s, deficit_s: (N, T), NaN for jobs not known.
+    on: (N,) column of the type of this round, -1 none.
+    executed_s: (N,) at the last look.
+    done_s: (N,) run time made, in seconds of the reference type.
+    worker_s: (T,) time received by all jobs since the reset.
+    begun_s, reset_s: of round and allocation [Unix s], -inf = never.
+    stale: jobs came or ended since the allocation.
+    rounds: begun so far.
+    pairs: of jobs that may share GPUs.
     """
 
     share: Floats

@@ -19,11 +19,15 @@ _STATUS: dict[int, Status] = {0: "optimal", 1: "limit", 2: "infeasible", 3: "unb
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """x: (V,) the best point found, None if there is none. objective: its value. gap: of a mixed-integer programme,
-    how far it may be from the best, as a share of the objective; 0 if it is proven best.
+    """The answer to a linear or mixed-integer programme.
 
-    status: "limit" = stopped by nodes or time; x is then the best so far, if any. price: (R,) of a linear programme, by
-    how much the least cost falls for each unit that a row of at_most_x is given more; at least 0.
+    x: (V,) the best point found, None if there is none.
+    objective: its value.
+    gap: of a mixed-integer programme, how far it may be from the best, as a share of the objective; 0 if it is proven
+        best.
+    status: "limit" = stopped by nodes or time; x is then the best so far, if any.
+    price: (R,) of a linear programme, by how much the least cost falls for each unit that a row of at_most_x is given
+        more; at least 0.
     """
 
     status: Status
@@ -37,8 +41,9 @@ class Solution:
 class Programme:
     """Minimise cost . x where at_most_x . x <= at_most, equal_x . x = equal, low <= x <= high.
 
-    cost, low, high: (V,). at_most_x, equal_x: (R, V) dense or scipy.sparse, None for no such row. whole: (V,) bool,
-    variables that are whole numbers; None: none.
+    cost, low, high: (V,).
+    at_most_x, equal_x: (R, V) dense or scipy.sparse, None for no such row.
+    whole: (V,) bool, variables that are whole numbers; None: none.
     """
 
     cost: Floats

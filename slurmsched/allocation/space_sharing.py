@@ -23,8 +23,10 @@ SAMPLED = 96  # jobs of the programme of `gain`, which has a variable for each p
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobPairs:
-    """One row a pair. first, second: (P,) rows of the problem. speed: (P, T, 2) of each on a type beside the other, 0
-    for both where the pair is not to run.
+    """One row a pair.
+
+    first, second: (P,) rows of the problem.
+    speed: (P, T, 2) of each on a type beside the other, 0 for both where the pair is not to run.
     """
 
     first: Int64s
@@ -54,8 +56,12 @@ def worthwhile_pairs(problem: AllocationProblem, first: Int64s, second: Int64s, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeShares:
-    """share: (N, T) of each job alone. shared: (P, T) of each of the pairs; None where no two jobs share. carry: what
-    the policy is to remember of it."""
+    """Shares of time of each job, and of each pair, on each GPU type.
+
+    share: (N, T) of each job alone.
+    shared: (P, T) of each of the pairs; None where no two jobs share.
+    carry: what the policy is to remember of it.
+    """
 
     share: Floats
     pairs: JobPairs | None = None

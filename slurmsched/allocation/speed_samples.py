@@ -27,7 +27,10 @@ NONE, SEVERAL = -1, -2  # for a column of types
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundGpus:
-    """What each job has in a round, by row of jobs. gpus: (N, T) GPUs of each type. waited: (N,) rounds since it ran.
+    """What each job has in a round, by row of jobs.
+
+    gpus: (N, T) GPUs of each type.
+    waited: (N,) rounds since it ran.
     pace: (N,) speed at that size over that at the one it asks for.
     """
 
@@ -48,9 +51,11 @@ class RoundGpus:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpeedSamples(RoundGpus):
-    """What was seen besides. made, ran_s: (N, T) progress on each type alone, 0 to 1, as at the size that a job asks
-    for, and the time it took. several: (N, 2) progress on several types at once, and what it would have been by the sum
-    of what its GPUs do each. has: (N, T + 1) GPUs of each type that it holds, the last of a type that is not known.
+    """What was seen besides.
+
+    made, ran_s: (N, T) progress on each type alone, 0 to 1, as at the size that a job asks for, and the time it took.
+    several: (N, 2) progress on several types at once, and what it would have been by the sum of what its GPUs do each.
+    has: (N, T + 1) GPUs of each type that it holds, the last of a type that is not known.
     """
 
     made: Floats
@@ -173,8 +178,12 @@ MOST_PAIRS = 6  # of types; all of four
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GpuChoices:
-    """Choices of each job. gpus: (N, C, T) GPUs of each type. pace: (N, C) speed by the size over that at the size it
-    asks for. speed: (N, C) by the types over that on the best one; 0 = it cannot have this."""
+    """Choices of each job.
+
+    gpus: (N, C, T) GPUs of each type.
+    pace: (N, C) speed by the size over that at the size it asks for.
+    speed: (N, C) by the types over that on the best one; 0 = it cannot have this.
+    """
 
     gpus: Floats
     pace: Floats

@@ -27,12 +27,15 @@ KEY = "tenants"  # in a carry
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TenantService:
-    """One row a tenant, in ascending name. tenant: (N,) int64 row of each job's tenant. All else is (T,) float64.
+    """One row a tenant, in ascending name.
 
-    shares: part of the cluster that is each one's, 1 in all. demand_gpus: GPUs that its jobs hold or could start on
-    now. held_gpus: GPUs that its jobs hold. received_gpu_s, deserved_gpu_s: since the book was begun, where a tenant
-    deserves what it demands up to its share of the GPUs. Source: Ye et al. (Astraea), TPDS 2021, for what
-    is deserved.
+    tenant: (N,) int64 row of each job's tenant; all other columns are (T,) float64.
+    shares: part of the cluster that is each one's, 1 in all.
+    demand_gpus: GPUs that its jobs hold or could start on now.
+    held_gpus: GPUs that its jobs hold.
+    received_gpu_s, deserved_gpu_s: since the book was begun, where a tenant deserves what it demands up to its share of
+        the GPUs.
+    Source: Ye et al. (Astraea), TPDS 2021, for what is deserved.
     """
 
     names: tuple[str, ...]

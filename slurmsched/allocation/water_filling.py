@@ -22,8 +22,12 @@ NEGLIGIBLE = 1e-7  # a step, or a dual price, no larger than this is none
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AccountWeights:
-    """weight: (A,) what each is entitled to. in_turn: (A,) bool, its jobs are served in the order of rows, one after
-    the other; those of the others share by their weights."""
+    """What each account is entitled to, and how its jobs share that.
+
+    weight: (A,) what each is entitled to.
+    in_turn: (A,) bool, its jobs are served in the order of rows, one after the other; those of the others share by
+        their weights.
+    """
 
     weight: Floats
     in_turn: Bools

@@ -27,7 +27,8 @@ class LockHolder:
     """What the holder of the lock does.
 
     mode: "apply" or "dry-run".
-    config: digest of its configuration. version: its version.
+    config: digest of its configuration.
+    version: its version.
     since_s: since when [Unix s].
     refused: why its last reload failed, "" = it did not.
     """

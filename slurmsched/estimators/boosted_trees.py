@@ -247,8 +247,13 @@ class Additive:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Curves:
-    """model: additive. middle: (F,) a row of features from which each is changed alone. centre: (F,) mean over the past
-    of what that adds. usual: mean over the past of the logarithm."""
+    """A model, and the mean over the past from which its curves are drawn.
+
+    model: additive.
+    middle: (F,) a row of features from which each is changed alone.
+    centre: (F,) mean over the past of what that adds.
+    usual: mean over the past of the logarithm.
+    """
 
     model: Any
     middle: Floats

@@ -30,8 +30,11 @@ class CpusAndMemory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CpuMemoryProfile:
-    """Measured speeds of a model. cpus, memory_gib: the levels, ascending. speed: a row for each level of CPUs, a
-    column for each of memory, in any unit."""
+    """Measured speeds of a model.
+
+    cpus, memory_gib: the levels, ascending.
+    speed: a row for each level of CPUs, a column for each of memory, in any unit.
+    """
 
     cpus: tuple[float, ...]
     memory_gib: tuple[float, ...]

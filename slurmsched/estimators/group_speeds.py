@@ -205,7 +205,8 @@ def _known_pairs(name: str, type_: str, gpus: int) -> tuple[Mapping[tuple[str, s
 class GroupSpeeds:
     """What jobs keep of their speed in a group of at most MOST_JOBS on the same GPUs.
 
-    stages: a table of stages, or "muri"; "" = none. pairs: a table of throughputs with pairs, or "gavel"; "" = none.
+    stages: a table of stages, or "muri"; "" = none.
+    pairs: a table of throughputs with pairs, or "gavel"; "" = none.
     type: GPU type of the pairs.
     Of three or four jobs without stages, each keeps the product of what it keeps beside each of the others.
     Source: stages by Zhao et al. (Muri), SIGCOMM '22; pairs by Narayanan et al. (Gavel), OSDI '20; fit and product are

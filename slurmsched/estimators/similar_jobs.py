@@ -31,8 +31,12 @@ def normalized_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobGroups:
-    """past: (P,) group of each past job. job: (N,) group of each job of the snapshot, -1 where no past job is alike.
-    count: number of groups."""
+    """Groups of jobs that are alike.
+
+    past: (P,) group of each past job.
+    job: (N,) group of each job of the snapshot, -1 where no past job is alike.
+    count: number of groups.
+    """
 
     past: Int64s
     job: Int64s
@@ -126,8 +130,11 @@ _NUMBERS = ("end_s", "executed_s", "gpus")
 
 @dataclass(slots=True)
 class _Level:
-    """Of each group at one level: weighted sum of executed times [s] and of weights, both over
-    2 ** (BLOCK * block), and how many jobs. place: group -> its place in the columns."""
+    """Of each group at one level: weighted sum of executed times [s] and of weights, both over 2 ** (BLOCK * block),
+    and how many jobs.
+
+    place: group -> its place in the columns.
+    """
 
     columns: tuple[str, ...]
     place: dict[tuple[Any, ...], int] = field(default_factory=dict)

@@ -182,9 +182,11 @@ def _chosen_cells(count: Int64s, every: Int64s, nodes: int, rest: int) -> Bools:
 class SetTables(NamedTuple):
     """The tables of the best GPU sets of all node classes, end to end.
 
-    best_at: (K,) where the table of a class begins. width: (K,) entries of a row of it, one a number of GPUs.
+    best_at: (K,) where the table of a class begins.
+    width: (K,) entries of a row of it, one a number of GPUs.
     best: the set of k GPUs to take of the free GPUs `mask` of class c is best[best_at[c] + mask * width[c] + k].
-    set_at: (K,) where the sets of a class begin. rank: of a set by quality, rank[set_at[c] + set].
+    set_at: (K,) where the sets of a class begin.
+    rank: of a set by quality, rank[set_at[c] + set].
     worth: of a free set to the jobs to come, worth[set_at[c] + set].
     """
 

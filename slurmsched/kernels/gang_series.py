@@ -17,8 +17,10 @@ LEAST = -(1 << 62)
 class GangSeries(NamedTuple):
     """What gangs ask for, in their order. (M,) each.
 
-    gpus, nodes: asked for; of 0 GPUs it gets none. size: most GPUs of a node that it may have. pool: its row of the
-    usable nodes. cpus_per_gpu, mib_per_gpu: beside each GPU.
+    gpus, nodes: asked for; of 0 GPUs it gets none.
+    size: most GPUs of a node that it may have.
+    pool: its row of the usable nodes.
+    cpus_per_gpu, mib_per_gpu: beside each GPU.
     """
 
     gpus: Int64s
@@ -32,8 +34,10 @@ class GangSeries(NamedTuple):
 class FreeCluster(NamedTuple):
     """What is free, changed as gangs take it, and what stays as it is.
 
-    free: (N,) masks. cpus, memory_mib: (N,), infinity = not counted. usable: (P, N) bool. node_class: (N,) row of its
-    class in the tables, -1 = unknown.
+    free: (N,) masks.
+    cpus, memory_mib: (N,), infinity = not counted.
+    usable: (P, N) bool.
+    node_class: (N,) row of its class in the tables, -1 = unknown.
     """
 
     free: Int64s
@@ -58,9 +62,12 @@ class CellRanges(NamedTuple):
 class FreeLists(NamedTuple):
     """Nodes in lists of those of one class with the same free GPUs; of unknown classes with as many.
 
-    head: (L,) the first node of each list, -1 = empty. after, before: (N,) neighbours in the list. listed: (N,) list
-    of the node, -1 = none: nothing is free there. used: the first `used_lists[0]` are the lists that are not empty.
-    spot: (L,) where each is in `used`. idle: (C + 1,) free GPUs of the nodes whose lowest cell it is.
+    head: (L,) the first node of each list, -1 = empty.
+    after, before: (N,) neighbours in the list.
+    listed: (N,) list of the node, -1 = none: nothing is free there.
+    used: the first `used_lists[0]` are the lists that are not empty.
+    spot: (L,) where each is in `used`.
+    idle: (C + 1,) free GPUs of the nodes whose lowest cell it is.
     """
 
     head: Int64s
@@ -74,9 +81,11 @@ class FreeLists(NamedTuple):
 
 
 class CellRoom(NamedTuple):
-    """For the gangs of one kind. at_least: (C, G + 1) nodes of each cell that have room for that many GPUs.
+    """For the gangs of one kind.
 
-    total: (C,) sum of the room. known: 1 while they hold.
+    at_least: (C, G + 1) nodes of each cell that have room for that many GPUs.
+    total: (C,) sum of the room.
+    known: 1 while they hold.
     """
 
     at_least: Int64s

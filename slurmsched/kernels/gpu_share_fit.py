@@ -19,8 +19,10 @@ NO_ROOM, STALE, BLOCK = -1, -2, 64  # no score; a best score that is to be found
 class ShareRequests(NamedTuple):
     """Kinds of requests. (K,) each.
 
-    gpus: on one node, 0 = none. gpu_milli: part of each [1/1000]; below 1000 only where gpus is 1. cpus, memory_mib:
-    of the request. fits: (K, T) bool, GPU types that it may have.
+    gpus: on one node, 0 = none.
+    gpu_milli: part of each [1/1000]; below 1000 only where gpus is 1.
+    cpus, memory_mib: of the request.
+    fits: (K, T) bool, GPU types that it may have.
     """
 
     gpus: Int64s
@@ -33,9 +35,11 @@ class ShareRequests(NamedTuple):
 class SharedNodes(NamedTuple):
     """Nodes with what is free on them, which requests take. (N,) each.
 
-    free: (N, G) thousandths of each GPU, 0 where there is none. gpus: how many it has. gpu_type: row of its type. held:
-    (N, G + 1) requests of that many whole GPUs that run there; in column 0 those of parts. most: (2,) CPUs and
-    thousandths of GPUs of the largest node, by which some rules measure.
+    free: (N, G) thousandths of each GPU, 0 where there is none.
+    gpus: how many it has.
+    gpu_type: row of its type.
+    held: (N, G + 1) requests of that many whole GPUs that run there; in column 0 those of parts.
+    most: (2,) CPUs and thousandths of GPUs of the largest node, by which some rules measure.
     """
 
     free: Int64s
@@ -50,10 +54,13 @@ class SharedNodes(NamedTuple):
 class ShareScores(NamedTuple):
     """What each kind of request scores on each node, as long as nothing changes there.
 
-    score: (K, N) 0 to 100, -1 = no room. best: (K, B) the best of each block of BLOCK nodes. gpu: (K, N) GPU index of a
-    part, by FRAGMENTS. seen: (K,) changes that are counted, -1 = nothing is. changed: the node of each change, of which
-    there were `changes[0]`. mark: (N,) the last change of it. fragment: (N,) thousandths of GPUs that no typical
-    request can use, as expected.
+    score: (K, N) 0 to 100, -1 = no room.
+    best: (K, B) the best of each block of BLOCK nodes.
+    gpu: (K, N) GPU index of a part, by FRAGMENTS.
+    seen: (K,) changes that are counted, -1 = nothing is.
+    changed: the node of each change, of which there were `changes[0]`.
+    mark: (N,) the last change of it.
+    fragment: (N,) thousandths of GPUs that no typical request can use, as expected.
     """
 
     score: NDArray[np.int16]

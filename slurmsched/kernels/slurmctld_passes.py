@@ -254,7 +254,8 @@ class ReadyNodes(NamedTuple):
 class IdleNodes(NamedTuple):
     """Nodes that hold a need now and do not complete a job, for the C distinct needs of the jobs.
 
-    words: (C, W) int64, as pack sets them. known: (C,) bool, whether they are those of now.
+    words: (C, W) int64, as pack sets them.
+    known: (C,) bool, whether they are those of now.
     """
 
     words: Int64s

@@ -38,10 +38,14 @@ def request_of_size(text: str) -> str:
 class JobGpuRequest:
     """How a pending job asks for its GPUs, as far as Slurm's choice among those of a node depends on it.
 
-    form: "gpus-per-node", "gpus", "gpus-per-task" or "gpus-per-socket". count: GPUs by that form. tasks, sockets: 0 =
-    not given; 1 task may be given or not, which Slurm does not tell. bound: enforce-binding. bars: what else it asks
-    for that a node list might break, or that makes Slurm's choice unknown, as text. nodes: exactly that many, 0 = their
-    number is not fixed. even: each of several nodes gets as many GPUs. whole: nobody else may be on them.
+    form: "gpus-per-node", "gpus", "gpus-per-task" or "gpus-per-socket".
+    count: GPUs by that form.
+    tasks, sockets: 0 = not given; 1 task may be given or not, which Slurm does not tell.
+    bound: enforce-binding.
+    bars: what else it asks for that a node list might break, or that makes Slurm's choice unknown, as text.
+    nodes: exactly that many, 0 = their number is not fixed.
+    even: each of several nodes gets as many GPUs.
+    whole: nobody else may be on them.
     """
 
     job_id: int
@@ -64,9 +68,10 @@ class JobGpuRequest:
 class GpuSelection:
     """What Slurm picks by. Row i of node_kind and free_cores belongs to row i of snapshot.nodes.
 
-    kinds: GPUs, sockets and Links as slurmctld has them, or GPUs of several Types. node_kind: (N,) int64 index into
-    kinds, -1 = not known. free_cores: of each socket, () = not known. version: Slurm's, as in
-    topology.slurm_selection.
+    kinds: GPUs, sockets and Links as slurmctld has them, or GPUs of several Types.
+    node_kind: (N,) int64 index into kinds, -1 = not known.
+    free_cores: of each socket, () = not known.
+    version: Slurm's, as in topology.slurm_selection.
     """
 
     kinds: tuple[Any, ...]  # slurm_selection.SlurmNode or gres_nodes.TypedNode, made from what lies above the model

@@ -117,7 +117,8 @@ class Fabric:
 class SiteTopology:
     """The topology of a site, shared by all snapshots. Row i belongs to row i of snapshot.nodes.
 
-    classes: kinds of node. node_class: (N,) int64 index into classes, -1 = unknown.
+    classes: kinds of node.
+    node_class: (N,) int64 index into classes, -1 = unknown.
     fabric, cell: the fabric, and (N,) int64 row of the cell of each node, -1 = none. They say how near nodes are.
     slurm_fabric, slurm_cell: the same for the fabric that Slurm itself uses, which may be another one.
     slurm_known: False if Slurm has not answered yet.

@@ -38,8 +38,13 @@ class JobGpuUse:
 
 @dataclass(frozen=True, slots=True)
 class GpuJob:
-    """A job whose use is asked for. gpus: whole GPUs that it holds or held. gpu_type: "" unknown, "," between several.
-    run_s: time that it ran [s]. array_job_id: of the array that it is a task of, 0 = none."""
+    """A job whose use is asked for.
+
+    gpus: whole GPUs that it holds or held.
+    gpu_type: "" unknown, "," between several.
+    run_s: time that it ran [s].
+    array_job_id: of the array that it is a task of, 0 = none.
+    """
 
     job_id: int
     user: str
@@ -56,8 +61,12 @@ class GpuJob:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredUse:
-    """Measured use by job id. source: where it is from, as text. window_s: over the last that many seconds, NaN: over
-    the whole run. not_asked: running jobs that are not measured, for lack of time or of an answer."""
+    """Measured use by job id.
+
+    source: where it is from, as text.
+    window_s: over the last that many seconds, NaN: over the whole run.
+    not_asked: running jobs that are not measured, for lack of time or of an answer.
+    """
 
     by_job: Mapping[int, JobGpuUse]
     source: str

@@ -208,7 +208,10 @@ NO_REQUEST = GpuRequest()
 class RequestForms:
     """A job's request as Slurm keeps it: one TRES text for each option.
 
-    per_job: --gpus. per_task: --gpus-per-task. per_socket: --gpus-per-socket. per_node: --gres, --gpus-per-node.
+    per_job: --gpus.
+    per_task: --gpus-per-task.
+    per_socket: --gpus-per-socket.
+    per_node: --gres, --gpus-per-node.
     tres: ReqTRES. It has GPUs only if AccountingStorageTRES lists them, and may have too few. It is used if the other
         texts are empty.
     nodes, tasks, sockets: least numbers requested; sockets are those of one node.

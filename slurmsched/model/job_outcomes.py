@@ -89,8 +89,9 @@ class RunLog:
 class JobOutcomes:
     """What became of every job. All columns are (J,), in the trace's order; times in seconds.
 
-    executed_s: run time over all runs. useful_s: the part of it that made lasting progress. gpu_share: part of
-    each of its GPUs that a job holds, None = all of it.
+    executed_s: run time over all runs.
+    useful_s: the part of it that made lasting progress.
+    gpu_share: part of each of its GPUs that a job holds, None = all of it.
     """
 
     job_id: Int64s

@@ -38,7 +38,9 @@ class Purpose(StrEnum):
 class Victim:
     """A run that gives its GPUs back; another run of the same job is not meant.
 
-    signal: "" = none is sent. grace_s: from the signal to the requeue [s]. lost_gpu_s: work that is lost, as estimated.
+    signal: "" = none is sent.
+    grace_s: from the signal to the requeue [s].
+    lost_gpu_s: work that is lost, as estimated.
     cost_by: by what the cost of its restart is known, as text.
     """
 
@@ -71,11 +73,17 @@ class NodeWait:
 class Operation:
     """One job gets nodes of its own, now (preempt) or at promised_s (reserve) [Unix s].
 
-    nodes: hostlist. time_limit_s: of the job, which the reservation must outlast. opens_s: when the reservation of a
-    gang reservation begins [Unix s], the kill wait before promised_s, by when the last job must have left. waits: what
-    its nodes wait for, as last seen. stage_s: since when it is in its stage [Unix s]. idle_gpu_s: GPU seconds that were
-    free on its nodes while it kept them, up to seen_s. note: why it was given up, for people. sure: False for one whose
-    steps were being sent when the process ended, so that nobody knows which of them Slurm has heard."""
+    nodes: hostlist.
+    time_limit_s: of the job, which the reservation must outlast.
+    opens_s: when the reservation of a gang reservation begins [Unix s], the kill wait before promised_s, by when the
+        last job must have left.
+    waits: what its nodes wait for, as last seen.
+    stage_s: since when it is in its stage [Unix s].
+    idle_gpu_s: GPU seconds that were free on its nodes while it kept them, up to seen_s.
+    note: why it was given up, for people.
+    sure: False for one whose steps were being sent when the process ended, so that nobody knows which of them Slurm has
+        heard.
+    """
 
     id: str
     purpose: Purpose

@@ -17,8 +17,11 @@ from slurmsched.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """least, most: the bounds, both allowed. whole: of whole numbers only. endless: infinity is allowed besides, for
-    what is never to come.
+    """The values that a parameter may have.
+
+    least, most: the bounds, both allowed.
+    whole: of whole numbers only.
+    endless: infinity is allowed besides, for what is never to come.
     """
 
     least: float

@@ -46,8 +46,9 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimates:
-    """Expected run time. total_s: (N,) whole run time of each job [s], NaN when there is none.
+    """Expected run time.
 
+    total_s: (N,) whole run time of each job [s], NaN when there is none.
     source: (N,) int8 index into sources, where each estimate comes from.
     """
 
@@ -60,13 +61,14 @@ class Estimates:
 class Assignments:
     """Which jobs should hold GPUs now. Gangs are whole: a job has all its GPUs or none.
 
-    rows: (R,) int64 rows of snapshot.jobs, in ranking order. first, count and node: row i of `rows` holds
-    gpus[k] GPUs on nodes row node[k] for k in first[i] .. first[i]+count[i]. All int64.
+    rows: (R,) int64 rows of snapshot.jobs, in ranking order.
+    first, count and node: row i of `rows` holds gpus[k] GPUs on nodes row node[k] for k in first[i] ..
+        first[i]+count[i]. All int64.
     gpu_mask: which ones, bit i for GPU index i; empty where only counts were decided.
     host: (R,) int64 row of the job on whose GPUs this one is, -1 = on its own; such guests come after all others.
-    Empty: no two jobs share.
+        Empty: no two jobs share.
     cpus, memory_mib: (R,) float64 CPUs and memory of each job on all its nodes together, by GPUs on each; 0 = as it
-    asks. Empty where the placement does not choose them.
+        asks. Empty where the placement does not choose them.
     """
 
     rows: Int64s
@@ -117,7 +119,10 @@ class SetSiteFactor(SetPriority):
 @dataclass(frozen=True, slots=True)
 class Step(Action):
     """A step of an operation (see operations.Operation); sent only when the steps of that operation before it were
-    written. operation: its id."""
+    written.
+
+    operation: its id.
+    """
 
     operation: str = ""
 
@@ -196,7 +201,9 @@ class AskSize(Step):
 class ShrinkJob(Step):
     """Let a running job keep the first `nodes` of its nodes and give the others back. A requeue gives it all again.
 
-    old: nodes that it has. gpus: those of the nodes that it keeps. restarts: of the run that is meant.
+    old: nodes that it has.
+    gpus: those of the nodes that it keeps.
+    restarts: of the run that is meant.
     """
 
     kind: ClassVar[str] = "shrink"
@@ -395,9 +402,12 @@ class Refusal:
 class Plan:
     """What this cycle would change, and why; only what differs from now.
 
-    actions: in the order to send them. refused: what was left out. deferred: actions wanted beyond this
-    cycle's cap, left to the next. notes: for people. operations: those that this plan begins or moves on, as they
-    are from now on; overrides likewise. next_look_s: when to plan again though nothing happens [Unix s].
+    actions: in the order to send them.
+    refused: what was left out.
+    deferred: actions wanted beyond this cycle's cap, left to the next.
+    notes: for people.
+    operations: those that this plan begins or moves on, as they are from now on; overrides likewise.
+    next_look_s: when to plan again though nothing happens [Unix s].
     """
 
     actions: tuple[Action, ...] = ()
@@ -424,9 +434,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What apply did. dry_run: nothing was sent, `outcomes` is empty and `planned` counts.
+    """What apply did.
 
-    stopped: why sending ended early, as text. exit_code: the same as a number of docs/exit-codes.md, 0 if it did not.
+    dry_run: nothing was sent, `outcomes` is empty and `planned` counts.
+    stopped: why sending ended early, as text.
+    exit_code: the same as a number of docs/exit-codes.md, 0 if it did not.
     """
 
     outcomes: tuple[Outcome, ...] = ()
@@ -451,7 +463,9 @@ class Receipt:
 class RunTimeFactors:
     """Of each job: expected run time = usual_s times all its factors.
 
-    names: (F,) what each factor stands for. value: (N, F) what the job has there, NaN = not known. factor: (N, F).
+    names: (F,) what each factor stands for.
+    value: (N, F) what the job has there, NaN = not known.
+    factor: (N, F).
     usual_s: the run time of a job whose factors are all 1 [s].
     """
 

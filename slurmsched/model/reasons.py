@@ -70,9 +70,11 @@ class LimitValue:
     """One limit that is set.
 
     owner: "QOS small", "account physics", "user alice in account physics".
-    field: its key. what: "gres/gpu", "jobs", "wall".
+    field: its key.
+    what: "gres/gpu", "jobs", "wall".
     used: None if Slurm shows none, as for limits of one job.
-    needs: what the job adds, None = unknown."""
+    needs: what the job adds, None = unknown.
+    """
 
     owner: str
     field: str
@@ -187,8 +189,10 @@ class Blocker(StrEnum):
 class Reason:
     """A reason.
 
-    code: Slurm's name. more: text behind it.
-    limit: the blocking limit, for Blocker.LIMIT, if the name shows it."""
+    code: Slurm's name.
+    more: text behind it.
+    limit: the blocking limit, for Blocker.LIMIT, if the name shows it.
+    """
 
     code: str
     blocker: Blocker

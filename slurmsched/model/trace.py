@@ -25,17 +25,27 @@ class Trace(Table):
     """One row a job, in ascending (submit, job id), whatever the order of the source. All columns are (J,).
 
     eligible_s: when the job could first start (begin time, dependencies, holds), NaN if the source does not tell.
-    duration_s: run time alone on its GPUs. time_limit_s: what its user asked for; the run time where limit_known is
-    False. start_s: first start as recorded, on the clock of submit_s, NaN if the source does not tell. gpu_share:
-    part of each GPU asked for. requeues: runs after the first. account: also a virtual cluster or group. nodes, cpus,
-    memory_mib: of the whole job, 0 if the source does not tell. partition, qos: "" likewise.
-    state: how it ended, in Slurm's words, "" if the source does not tell. comment: its user's, with hints.
-    array_id: id of the array that it is a task of, 0 = none. array_limit: tasks of it that may run at once, 0 = any
-    number. cancel_s: when its user cancelled it while it waited, NaN = never. constraint: features of nodes that it
-    asked for, as --constraint has them. exclusive: 1 if it asked for whole nodes. node_list: of its last run, as a
-    hostlist. partitions: comma list of those that it asked for, "" = its partition alone. dependency: on other jobs, as
-    --dependency has it, "" = none or one that is not known. licenses: as --licenses has them, "matlab:2,ansys:1".
-    counted: whether the job counts in the figures of a replay. running: whether it ran when the window begins.
+    duration_s: run time alone on its GPUs.
+    time_limit_s: what its user asked for; the run time where limit_known is False.
+    start_s: first start as recorded, on the clock of submit_s, NaN if the source does not tell.
+    gpu_share: part of each GPU asked for.
+    requeues: runs after the first.
+    account: also a virtual cluster or group.
+    nodes, cpus, memory_mib: of the whole job, 0 if the source does not tell.
+    partition, qos: "" likewise.
+    state: how it ended, in Slurm's words, "" if the source does not tell.
+    comment: its user's, with hints.
+    array_id: id of the array that it is a task of, 0 = none.
+    array_limit: tasks of it that may run at once, 0 = any number.
+    cancel_s: when its user cancelled it while it waited, NaN = never.
+    constraint: features of nodes that it asked for, as --constraint has them.
+    exclusive: 1 if it asked for whole nodes.
+    node_list: of its last run, as a hostlist.
+    partitions: comma list of those that it asked for, "" = its partition alone.
+    dependency: on other jobs, as --dependency has it, "" = none or one that is not known.
+    licenses: as --licenses has them, "matlab:2,ansys:1".
+    counted: whether the job counts in the figures of a replay.
+    running: whether it ran when the window begins.
     """
 
     job_id: Int64s = column(np.int64, 0)
@@ -140,10 +150,12 @@ class Trace(Table):
 class RecordedTrace:
     """A trace and what its file says of it.
 
-    origin_s: Unix time of submit_s = 0, NaN if the file has no calendar. utc_offset_s: what to add for the site's
-    wall clock. warnings: what was left out. assumed: what a replay assumes of the trace, as text. beside: jobs of the
-    same cluster that are in no figure, but take a part of it or a place in its queue: without GPUs, or cancelled while
-    they waited. Only the slurmctld model replays them. None: the file has none.
+    origin_s: Unix time of submit_s = 0, NaN if the file has no calendar.
+    utc_offset_s: what to add for the site's wall clock.
+    warnings: what was left out.
+    assumed: what a replay assumes of the trace, as text.
+    beside: jobs of the same cluster that are in no figure, but take a part of it or a place in its queue: without GPUs,
+        or cancelled while they waited. Only the slurmctld model replays them. None: the file has none.
     """
 
     trace: Trace

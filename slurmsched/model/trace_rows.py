@@ -285,9 +285,12 @@ def parse_integer(row: Mapping[str, Any], name: str) -> int:
 
 
 class ParsedTime(NamedTuple):
-    """A point in time [Unix s]. offset_s: the site's clock less UTC, NaN where the text does not tell.
+    """A point in time [Unix s].
 
-    A wall-clock time without an offset is taken for UTC, so that the hour stays right. wall: whether it is one.
+    offset_s: the site's clock less UTC, NaN where the text does not tell.
+
+    A wall-clock time without an offset is taken for UTC, so that the hour stays right.
+    wall: whether it is one.
     """
 
     at_s: float

@@ -74,8 +74,11 @@ def jain(values: Floats) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FairnessFigures:
-    """How tenants fare, over the jobs that ended. slowdown: mean of a tenant's jobs (T,). rho: shared over isolated
-    JCT, summed over its jobs (T,), empty if each job is its own tenant."""
+    """How tenants fare, over the jobs that ended.
+
+    slowdown: mean of a tenant's jobs (T,).
+    rho: shared over isolated JCT, summed over its jobs (T,), empty if each job is its own tenant.
+    """
 
     tenants: JobTenants
     slowdown: Floats

@@ -46,8 +46,14 @@ class ProfileKey:
 
 @dataclass(frozen=True, slots=True)
 class GpuProfile:
-    """Sums over the time that was looked at. samples: trained in speed_s. used_s: of use_s, that in which the GPUs
-    computed. memory_mib: the most on one GPU, NaN unknown. jobs: that were seen. last_s: when [Unix s]."""
+    """Sums over the time that was looked at.
+
+    samples: trained in speed_s.
+    used_s: of use_s, that in which the GPUs computed.
+    memory_mib: the most on one GPU, NaN unknown.
+    jobs: that were seen.
+    last_s: when [Unix s].
+    """
 
     samples: float = 0.0
     speed_s: float = 0.0

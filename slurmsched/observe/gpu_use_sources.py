@@ -62,7 +62,8 @@ class PeriodicUse:
     """Adds the measured use of running jobs to snapshots. The use is read once in config.every_s.
 
     While the source does not answer the last values stay, up to KEPT times that long, and a warning says so.
-    read: asks the source, see read_gpu_use. clock: in seconds.
+    read: asks the source, see read_gpu_use.
+    clock: in seconds.
     """
 
     def __init__(

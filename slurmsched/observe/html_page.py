@@ -47,8 +47,12 @@ def unit_for_span(span_s: float) -> TimeUnit:
 
 @dataclass(frozen=True, slots=True)
 class SheetCell:
-    """value: what a column is sorted by, "" if nothing is known. ratio: over the first policy, "" if there is none.
-    best: whether no other row of the column is better."""
+    """One cell of a table of comparisons.
+
+    value: what a column is sorted by, "" if nothing is known.
+    ratio: over the first policy, "" if there is none.
+    best: whether no other row of the column is better.
+    """
 
     text: str
     value: float | str

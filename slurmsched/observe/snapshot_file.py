@@ -141,10 +141,12 @@ DAMAGE = (zipfile.BadZipFile, zlib.error, LookupError, TypeError, ValueError, At
 
 @dataclass(frozen=True, slots=True)
 class SavedSnapshot:
-    """What a snapshot file holds. settings: the sections DECIDING as plain values.
+    """What a snapshot file holds.
 
-    plan, planned: digest and number of the actions of the live cycle. made_by: version of slurmsched. left_out:
-    fields that only a newer slurmsched knows.
+    settings: the sections DECIDING as plain values.
+    plan, planned: digest and number of the actions of the live cycle.
+    made_by: version of slurmsched.
+    left_out: fields that only a newer slurmsched knows.
     """
 
     snapshot: Snapshot

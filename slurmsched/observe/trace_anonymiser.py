@@ -49,8 +49,10 @@ DIGEST_BYTES = 6  # 48 bits: two of a million names meet with a chance of 0.2 %
 class TraceAnonymiser:
     """What to hide and how. The same key gives the same names, in every trace.
 
-    key: up to 64 bytes, kept by whoever shares. models: hide the models' names too. calendar: keep hour and weekday;
-    else no date at all. shift_s: added to the calendar.
+    key: up to 64 bytes, kept by whoever shares.
+    models: hide the models' names too.
+    calendar: keep hour and weekday; else no date at all.
+    shift_s: added to the calendar.
     """
 
     key: bytes

@@ -14,11 +14,16 @@ from slurmsched.model.gpu_topology import SiteTopology
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FabricCells:
-    """order: (N,) node rows; cell c holds order[low[c]:high[c]]. level, low, high: (C + 1,) int64, lowest level first.
+    """The cells of a fabric with the nodes of each.
 
-    The last cell is the whole cluster, above all others. lowest: (N,) row of the lowest cell of each node, -1 = none.
-    row: (C + 1,) row of each cell in the fabric, -1 of the last. place: (N,) where each node is in `order`. above:
-    (C + 1,) row of the cell that holds each cell, -1 of the last.
+    order: (N,) node rows; cell c holds order[low[c]:high[c]].
+    level, low, high: (C + 1,) int64, lowest level first.
+
+    The last cell is the whole cluster, above all others.
+    lowest: (N,) row of the lowest cell of each node, -1 = none.
+    row: (C + 1,) row of each cell in the fabric, -1 of the last.
+    place: (N,) where each node is in `order`.
+    above: (C + 1,) row of the cell that holds each cell, -1 of the last.
     """
 
     order: Int64s

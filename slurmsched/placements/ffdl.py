@@ -20,11 +20,15 @@ Form = Literal["pack", "spread"]
 class Ffdl:
     """A gang placed as one: several assignments of all its nodes are drawn, and the best is kept.
 
-    form: "pack" draws full nodes more often and keeps the draw that leaves the fewest free GPUs on its nodes;
-    "spread" the other way round. samples: draws. bias: how much more often, in e-folds from the fullest node to the
-    emptiest. Lots are drawn by snapshot.seed and job id. If no draw fits, the nodes are tried in order.
-    Raises ConfigError for another form, no sample or a negative bias. Source: Jayaram et al. (FfDL), Middleware '19:
-    gangs, pack in place of spread, biased sampling; number and bias of the draws are ours, as none are published.
+    form: "pack" draws full nodes more often and keeps the draw that leaves the fewest free GPUs on its nodes; "spread"
+        the other way round.
+    samples: draws.
+    bias: how much more often, in e-folds from the fullest node to the emptiest.
+
+    Draws are random by snapshot.seed and job id. If no draw fits, the nodes are tried in order.
+    Raises ConfigError for another form, no sample or a negative bias.
+    Source: Jayaram et al. (FfDL), Middleware '19: gangs, pack in place of spread, biased sampling; number and bias of
+    the draws are ours, as none are published.
     """
 
     form: Form = "pack"

@@ -25,7 +25,8 @@ FEW_GANGS = 8  # fewer are served one by one: to look at all nodes once costs mo
 class GangRequest:
     """What one waiting job asks for: `parts` nodes with `part` GPUs each, and one with `rest` GPUs if it is not 0.
 
-    row: of the jobs table. usable: (N,) bool, nodes it may go to.
+    row: of the jobs table.
+    usable: (N,) bool, nodes it may go to.
     """
 
     row: int

@@ -37,11 +37,13 @@ _FIT: tuple[tuple[float, Callable[[int, int, int], float]], ...] = (
 class Mapa:
     """Within a node, the match of the job's ring that scores best; among nodes, the one left fullest.
 
-    scoring: "preserve": a bandwidth-sensitive job gets the set of most predicted bandwidth, another the set after
-    which most NVLink bandwidth stays free between the other GPUs. "greedy": each gets the ring of the largest sum of
-    links. insensitive: partitions whose jobs are not bandwidth-sensitive; a `topo=any` hint says so for one job.
-    Raises ConfigError for another scoring. Source: Ranganath et al. (MAPA), SC '21, sections 3.3 to 3.5, with the
-    published coefficients. In classes of more than 8 GPUs the sum of links stands for the predicted bandwidth.
+    scoring: "preserve": a bandwidth-sensitive job gets the set of most predicted bandwidth, another the set after which
+        most NVLink bandwidth stays free between the other GPUs. "greedy": each gets the ring of the largest sum of
+        links.
+    insensitive: partitions whose jobs are not bandwidth-sensitive; a `topo=any` hint says so for one job.
+    Raises ConfigError for another scoring.
+    Source: Ranganath et al. (MAPA), SC '21, sections 3.3 to 3.5, with the published coefficients. In classes of more
+    than 8 GPUs the sum of links stands for the predicted bandwidth.
     """
 
     scoring: Scoring = "preserve"

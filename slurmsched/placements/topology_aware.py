@@ -30,9 +30,11 @@ _DISTANCE = {
 class TopologyAware:
     """The set of GPUs of most utility: communication, interference and fragmentation, each to the power of its weight.
 
-    weights: of the three, in that order; the paper's neutral policy is a third each. least_utility: a job whose best
-    set is worth less to it waits for a better one; 0 = never (the paper's variant without postponing).
+    weights: of the three, in that order; the paper's neutral policy is a third each.
+    least_utility: a job whose best set is worth less to it waits for a better one; 0 = never (the paper's variant
+        without postponing).
     farthest: communication cost that counts as 1, by number of GPUs from 2 on; () = that of the worst set of the class.
+
     Interference counts jobs on the same socket only where measured slowdowns say so; without them it is the same for
     every set. Nodes of more than 8 GPUs offer one set each, the best of their table.
     Raises ConfigError for weights that are not three numbers above 0, or a utility outside 0 to 1.

@@ -167,7 +167,8 @@ def _asked_and_requeued(jobs: Jobs) -> Bools:
 class ShrinkLever(Lever):
     """Takes nodes from running jobs that agreed to lose some. A requeue gives them all again: undo has nothing to do.
 
-    restart_cost_s: of a job without the hint [s]. most: jobs that lose nodes in a cycle.
+    restart_cost_s: of a job without the hint [s].
+    most: jobs that lose nodes in a cycle.
     """
 
     reports: JobReportsConfig
@@ -264,7 +265,8 @@ def _useful(snapshot: Snapshot, ranking: Ranking, keeps: dict[int, int]) -> set[
 class RunningSizeLever(Lever):
     """Asks running jobs to change to the number of GPUs that the policy gives them. Nothing is written to Slurm.
 
-    restart_cost_s: of a job without the hint [s]. most: jobs that are asked anew in a cycle.
+    restart_cost_s: of a job without the hint [s].
+    most: jobs that are asked anew in a cycle.
     """
 
     reports: JobReportsConfig

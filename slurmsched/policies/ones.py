@@ -140,8 +140,14 @@ class Ones:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PlanSearch:
-    """What the search knows of J jobs. floor: (J, G + 1) largest size that each may have of that many GPUs. cost: (J,
-    G + 1) GPUs over the speed on that many. least: (J,) GPUs. new: (J,) never had any. gpus: of the cluster."""
+    """What the search knows of J jobs.
+
+    floor: (J, G + 1) largest size that each may have of that many GPUs.
+    cost: (J, G + 1) GPUs over the speed on that many.
+    least: (J,) GPUs.
+    new: (J,) never had any.
+    gpus: of the cluster.
+    """
 
     floor: Int64s
     cost: Floats

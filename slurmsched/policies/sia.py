@@ -186,8 +186,12 @@ class Sia:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _TypedSizes:
-    """What a job may have. column: (K,) of the type. gpus: (K,). worth: (K,) goodput over the least there is, times the
-    least GPUs that it may have."""
+    """What a job may have.
+
+    column: (K,) of the type.
+    gpus: (K,).
+    worth: (K,) goodput over the least there is, times the least GPUs that it may have.
+    """
 
     column: Int64s
     gpus: Int64s

@@ -130,12 +130,13 @@ class Slaq:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ReportedLosses:
-    """The reports of jobs at the beginning of each round. done, loss: (N, POINTS), NaN where there is none, oldest
-    first.
+    """The reports of jobs at the beginning of each round.
 
-    largest: (N,) largest fall from one round to the next. last_done, last_s: (N,) progress and run time [s] at the last
-    round. fall: (N,) predicted for this round. per_s, gpus: (N,) progress in a second since the round before, 0 if not
-    known, and the GPUs that it was made on.
+    done, loss: (N, POINTS), NaN where there is none, oldest first.
+    largest: (N,) largest fall from one round to the next.
+    last_done, last_s: (N,) progress and run time [s] at the last round.
+    fall: (N,) predicted for this round.
+    per_s, gpus: (N,) progress in a second since the round before, 0 if not known, and the GPUs that it was made on.
     """
 
     done: Floats

@@ -108,7 +108,8 @@ def allocated_of_type(snapshot: Snapshot, gpu_type: str) -> AllocatedGpus:
 class FreeByType:
     """GPUs by type on nodes that have several types, as the cycle goes on and gives them away.
 
-    several: (N,) bool, these nodes. known: (N,) bool, those of them where it is known how many of each type are free.
+    several: (N,) bool, these nodes.
+    known: (N,) bool, those of them where it is known how many of each type are free.
     has, free: (N,) int64 by type, 0 on other nodes; free counts what surely nobody holds (see surely_free).
     held: what each job holds there, by job id and row of the node.
     """

@@ -66,7 +66,8 @@ class Eligibility:
 
     exclusion: an Exclusion each, up to RESERVED.
     sure: whether everything that decides was checked; if not, no job is preempted and no node is chosen.
-    doubts: what decides and was not checked. unseen: all that was not checked, doubts too.
+    doubts: what decides and was not checked.
+    unseen: all that was not checked, doubts too.
     reserved_by: row of the reservation that has the node, -1 = none.
     kept_gpus, kept_cpus: what reservations of parts of the node keep from the job.
     refusals: by partition, why it starts no such job.

@@ -19,8 +19,12 @@ _PAIR = {"(": ")", "[": "]"}
 
 @dataclass(frozen=True, slots=True)
 class ConstraintMatch:
-    """Of one node and one constraint. meets: whether the node can be of such a job. sure: whether that alone says so;
-    else more is asked of the nodes together, or the constraint could not be read. why: what was not looked at."""
+    """Of one node and one constraint.
+
+    meets: whether the node can be of such a job.
+    sure: whether that alone says so; else more is asked of the nodes together, or the constraint could not be read.
+    why: what was not looked at.
+    """
 
     meets: bool
     sure: bool = True
@@ -48,8 +52,13 @@ def match_constraint(text: str, features: frozenset[str], nodes: int) -> Constra
 
 @dataclass(frozen=True, slots=True)
 class FeatureTerm:
-    """One operand. sign: what joins it to those before it, "&" or "|". inner: of a group. count: 0 = none is given.
-    bracket: whether the group is in square brackets."""
+    """One operand.
+
+    sign: what joins it to those before it, "&" or "|".
+    inner: of a group.
+    count: 0 = none is given.
+    bracket: whether the group is in square brackets.
+    """
 
     sign: str
     name: str = ""

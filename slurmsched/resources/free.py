@@ -83,9 +83,13 @@ def _gpus_for(snapshot: Snapshot, request: JobRequest, kept: Int64s) -> tuple[In
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobRequirements:
-    """What a job needs on each of its nodes, by the node it may be. nodes: how many. gpus, cpus, memory_mib: (N,).
-    gpu_type: the one type that it asks for, see one_type. cpus_per_other_gpu: (N,) CPUs that it must leave for each GPU
-    that it does not use (RestrictedCoresPerGPU)."""
+    """What a job needs on each of its nodes, by the node it may be.
+
+    nodes: how many.
+    gpus, cpus, memory_mib: (N,).
+    gpu_type: the one type that it asks for, see one_type.
+    cpus_per_other_gpu: (N,) CPUs that it must leave for each GPU that it does not use (RestrictedCoresPerGPU).
+    """
 
     nodes: int
     gpus: Int64s
@@ -127,8 +131,12 @@ class JobRequirements:
 
 @dataclass(slots=True, eq=False)
 class FreeResources:
-    """What is free on each node, while the cycle assigns it to jobs. gpus, cpus: (N,) int64. memory_mib: (N,).
-    types: of the GPUs those of nodes of several types."""
+    """What is free on each node, while the cycle assigns it to jobs.
+
+    gpus, cpus: (N,) int64.
+    memory_mib: (N,).
+    types: of the GPUs those of nodes of several types.
+    """
 
     gpus: Int64s
     cpus: Int64s

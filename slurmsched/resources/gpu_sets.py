@@ -33,9 +33,10 @@ _GB_PER_S = np.array([0.0, 8.0, 9.0, 10.0, 11.0, 12.0, 0.0, 0.0])  # by LinkKind
 class SetTable:
     """What is known of the sets of GPUs of one class of G <= 16 GPUs. Sets are bit masks, bit i for GPU index i.
 
-    best: (2**G, G + 1) uint16, the k GPUs to take of a free set, 0 if it has fewer. worth: (2**G,) int64, what a free
-    set is good for (see gpu_set_search.best_sets). quality: (2**G, 3) int64 of a set as a job's: minus its GPUs off the
-    fabric, smallest link and sum of links of its best ring in MB/s times 16.
+    best: (2**G, G + 1) uint16, the k GPUs to take of a free set, 0 if it has fewer.
+    worth: (2**G,) int64, what a free set is good for (see gpu_set_search.best_sets).
+    quality: (2**G, 3) int64 of a set as a job's: minus its GPUs off the fabric, smallest link and sum of links of its
+        best ring in MB/s times 16.
     """
 
     best: NDArray[np.uint16]
@@ -191,11 +192,13 @@ RING_GPUS = 8  # of a table of rings: a file with a line for each set
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SetRanks:
-    """By mask of GPUs, 0 to 2**G - 1. rank: (2**G,) int64, larger is better among sets of one size, by the criteria of
-    gpu_set_search.best_sets. ring_gb_per_s, total_gb_per_s: (2**G,) float64, smallest link and sum of links of the
-    best ring.
-    best: as SetTable.best, the best set of each size in each free set. known: (2**G,) bool, whether the link of every
-    pair in the set is told: of sets of free GPUs with another one it is not known which set is the best.
+    """By mask of GPUs, 0 to 2**G - 1.
+
+    rank: (2**G,) int64, larger is better among sets of one size, by the criteria of gpu_set_search.best_sets.
+    ring_gb_per_s, total_gb_per_s: (2**G,) float64, smallest link and sum of links of the best ring.
+    best: as SetTable.best, the best set of each size in each free set.
+    known: (2**G,) bool, whether the link of every pair in the set is told: of sets of free GPUs with another one it is
+        not known which set is the best.
     """
 
     rank: Int64s

@@ -17,13 +17,21 @@ _NO_RECORD: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """gpus, types, cpus, memory_mib: at least so much on each of its nodes; types: by GPU type.
+    """What a job asks for, as far as it decides on which nodes it may start.
 
-    partitions: it may start in any of them. apart: its GPU types may lie on different nodes. nodes: how many it takes
-    at least. fixed: it takes exactly that many. spread: its GPUs may come from more nodes than that. whole: it shares a
-    node with no other job. reservations: those it names. own: those kept for it. user, account, qos: "" = not known.
-    lifted: bits of LIFTING_FLAGS, partition limits that its QOS lifts. queued: a job of the queue; one that is not must
-    be taken by the partition first.
+    gpus, cpus, memory_mib: at least so much on each of its nodes.
+    types: at least so many GPUs of each type on each of its nodes.
+    partitions: it may start in any of them.
+    apart: its GPU types may lie on different nodes.
+    nodes: how many it takes at least.
+    fixed: it takes exactly that many.
+    spread: its GPUs may come from more nodes than that.
+    whole: it shares a node with no other job.
+    reservations: those it names.
+    own: those kept for it.
+    user, account, qos: "" = not known.
+    lifted: bits of LIFTING_FLAGS, partition limits that its QOS lifts.
+    queued: a job of the queue; one that is not must be taken by the partition first.
     """
 
     partitions: tuple[str, ...] = ()

@@ -24,11 +24,14 @@ SEVERAL = "several types"
 
 @dataclass(frozen=True, slots=True)
 class NodeGpus:
-    """The whole GPUs of one type on one node. node: row of snapshot.nodes. standing: OPEN, BOOT (it takes jobs after a
-    boot), DRAINED, DOWN or UNREAD (nobody can tell how many are used).
+    """The whole GPUs of one type on one node.
 
-    used: held by jobs, also in part; 0 on a node that is DOWN or UNREAD. mask: which are free, None = not known.
-    linked: the most free GPUs that are linked, None = not known; why: then why.
+    node: row of snapshot.nodes.
+    standing: OPEN, BOOT (it takes jobs after a boot), DRAINED, DOWN or UNREAD (nobody can tell how many are used).
+    used: held by jobs, also in part; 0 on a node that is DOWN or UNREAD.
+    mask: which are free, None = not known.
+    linked: the most free GPUs that are linked, None = not known.
+    why: why `linked` is not known.
     """
 
     node: int

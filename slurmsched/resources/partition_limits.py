@@ -84,8 +84,10 @@ def admitting_nodes(
 
 
 class BrokenLimit(NamedTuple):
-    """A limit of a partition that a request does not keep. key: in Slurm's words. limit, asked: numbers [s, MiB].
+    """A limit of a partition that a request does not keep.
 
+    key: in Slurm's words.
+    limit, asked: numbers [s, MiB].
     text: both in words.
     """
 

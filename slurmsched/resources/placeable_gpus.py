@@ -22,7 +22,8 @@ MOST_GPUS = 63  # of one node: the bits of a mask
 class AllocatedSets:
     """What holding jobs hold: one entry a job and node, by ascending row of the jobs table, then node row. (A,) each.
 
-    first, count: (J,) the entries of each job. cpus, memory_mib: its share on the node, by GPUs.
+    first, count: (J,) the entries of each job.
+    cpus, memory_mib: its share on the node, by GPUs.
     """
 
     row: Int64s
@@ -45,10 +46,11 @@ class AllocatedSets:
 class PlaceableGpus:
     """The cluster as placements of GPU sets see it. Masks: bit i is GPU index i.
 
-    capacity: (N,) int64 masks of GPUs that jobs of the snapshot hold or may get. blind: (N,) bool, Slurm shows how
-    many GPUs of the node are held but not which, or indices that are none of the node's: bits there only count.
-    node_class: (N,) int64 row of the site's classes, -1 = unknown or blind. cpus, memory_mib: (N,) to give beside the
-    GPUs, infinity = not counted.
+    capacity: (N,) int64 masks of GPUs that jobs of the snapshot hold or may get.
+    blind: (N,) bool, Slurm shows how many GPUs of the node are held but not which, or indices that are none of the
+        node's: bits there only count.
+    node_class: (N,) int64 row of the site's classes, -1 = unknown or blind.
+    cpus, memory_mib: (N,) to give beside the GPUs, infinity = not counted.
     """
 
     capacity: Int64s
@@ -185,7 +187,8 @@ class FreeShares:
     """What is free of each node beside the jobs that hold something there. Writable: jobs take from it.
 
     gpu_milli: (N, G) int64, thousandths free of each GPU by index; 0 where nobody may have it, or there is none. G is
-    the most GPUs of a node. cpus, memory_mib: (N,), infinity = not counted.
+        the most GPUs of a node.
+    cpus, memory_mib: (N,), infinity = not counted.
     """
 
     gpu_milli: Int64s

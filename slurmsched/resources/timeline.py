@@ -49,7 +49,8 @@ def free_gpus_over_time(snapshot: Snapshot, allocated: AllocatedGpus, capacity: 
 class ReleasedResources:
     """What running jobs give back: one row a job and node, ascending (node, end). All (E,).
 
-    job: its row. end_s: when it is gone [Unix s]. CPUs and memory count as spread evenly over its nodes.
+    job: its row.
+    end_s: when it is gone [Unix s]. CPUs and memory count as spread evenly over its nodes.
     """
 
     node: Int64s
@@ -103,8 +104,13 @@ class ReservedSpan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimelineJob:
-    """The demand of one job. may: (N,) bool, nodes it may have. gpus: in all. each: on each node, of `many` nodes; as
-    they come where it spreads. own: names of reservations that do not bar it."""
+    """The demand of one job.
+
+    may: (N,) bool, nodes it may have.
+    gpus: in all.
+    each: on each node, of `many` nodes; as they come where it spreads.
+    own: names of reservations that do not bar it.
+    """
 
     may: Bools
     gpus: int
@@ -118,8 +124,12 @@ class TimelineJob:
 
 @dataclass(slots=True)
 class GpuTimeline:
-    """GPUs free as time goes on. size: GPUs of each open node. ends: a heap of runs and reservations: when [Unix s], a
-    number of its own, nodes, GPUs on each. kept: reservations, with their nodes as (N,) bool."""
+    """GPUs free as time goes on.
+
+    size: GPUs of each open node.
+    ends: a heap of runs and reservations: when [Unix s], a number of its own, nodes, GPUs on each.
+    kept: reservations, with their nodes as (N,) bool.
+    """
 
     now_s: float
     free: Int64s

@@ -19,8 +19,13 @@ BARRED = -1  # a limit of nothing at all
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """What a node has. memory_mib 0 = not counted. gpu_types: normal form of its GPUs, "" = of no type. features: as
-    --constraint may ask for. weight: nodes of less weight are taken first."""
+    """What a node has.
+
+    memory_mib: 0 = not counted.
+    gpu_types: normal form of its GPUs, "" = of no type.
+    features: as --constraint may ask for.
+    weight: nodes of less weight are taken first.
+    """
 
     name: str
     gpus: int
@@ -39,12 +44,20 @@ class NodeSpec:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """nodes: their names, empty = all. tier: PriorityTier. factor: PriorityJobFactor. max_time_s, min_nodes, max_nodes:
-    of a job, 0 = any. default_time_s: of a job that tells none, 0 = max_time_s. billing: TRESBillingWeights of a GPU,
-    a CPU and a MiB, None = Slurm's own, a CPU. qos: of the partition, whose limits its jobs fall under, "" = none.
-    exclusive: its jobs have their nodes alone (OverSubscribe=EXCLUSIVE). preempt_mode: PreemptMode, "" = the cluster's.
+    """A partition of a simulated cluster.
+
+    nodes: their names, empty = all.
+    tier: PriorityTier.
+    factor: PriorityJobFactor.
+    max_time_s, min_nodes, max_nodes: of a job, 0 = any.
+    default_time_s: of a job that tells none, 0 = max_time_s.
+    billing: TRESBillingWeights of a GPU, a CPU and a MiB, None = Slurm's own, a CPU.
+    qos: of the partition, whose limits its jobs fall under, "" = none.
+    exclusive: its jobs have their nodes alone (OverSubscribe=EXCLUSIVE).
+    preempt_mode: PreemptMode, "" = the cluster's.
     max_cpus_per_node: of all its jobs on a node together (MaxCPUsPerNode), 0 = all.
-    grace_s: GraceTime, which a preempted job has left. least_loaded: jobs get the nodes with the most free CPUs (LLN).
+    grace_s: GraceTime, which a preempted job has left.
+    least_loaded: jobs get the nodes with the most free CPUs (LLN).
     """
 
     name: str
@@ -66,19 +79,31 @@ class PartitionSpec:
 
 @dataclass(frozen=True, slots=True)
 class LimitSpec:
-    """Of a QOS, an account, or a user of an account; 0 = none, BARRED = Slurm's limit of 0. max_jobs_per_user:
-    MaxJobsPU, of an association MaxJobs. max_gpus_per_user: MaxTRESPU of gres/gpu. group_gpus, group_jobs: GrpTRES of
-    gres/gpu, GrpJobs. priority: of a QOS, for its factor. max_gpus_per_job, max_wall_s: MaxTRES of gres/gpu, MaxWall of
-    a job. max_gpu_s_per_job: MaxTRESMins of gres/gpu. group_gpu_s, group_wall_s: GrpTRESMins of gres/gpu and GrpWall,
-    of what all jobs used, faded; group_run_gpu_s: GrpTRESRunMins of gres/gpu, of what running jobs may still use.
-    max_submit_per_user, group_submit: MaxSubmitJobs, GrpSubmitJobs, running ones included. Of a QOS: usage_factor;
-    no_decay: its usage never fades; over_part_qos: its limits stand before those of the partition's QOS; preempts: QOS
-    whose jobs its jobs may preempt; preempt_mode: "" = the cluster's; grace_s: GraceTime;
+    """Of a QOS, an account, or a user of an account; 0 = none, BARRED = Slurm's limit of 0.
+
+    max_jobs_per_user: MaxJobsPU, of an association MaxJobs.
+    max_gpus_per_user: MaxTRESPU of gres/gpu.
+    group_gpus, group_jobs: GrpTRES of gres/gpu, GrpJobs.
+    priority: of a QOS, for its factor.
+    max_gpus_per_job, max_wall_s: MaxTRES of gres/gpu, MaxWall of a job.
+    max_gpu_s_per_job: MaxTRESMins of gres/gpu.
+    group_gpu_s, group_wall_s: GrpTRESMins of gres/gpu and GrpWall, of what all jobs used, faded.
+    group_run_gpu_s: GrpTRESRunMins of gres/gpu, of what running jobs may still use.
+    max_submit_per_user, group_submit: MaxSubmitJobs, GrpSubmitJobs, running ones included.
+    usage_factor: of a QOS.
+    no_decay: the usage of a QOS never fades.
+    over_part_qos: its limits stand before those of the partition's QOS.
+    preempts: QOS whose jobs its jobs may preempt.
+    preempt_mode: "" = the cluster's.
+    grace_s: GraceTime.
     max_jobs_per_account, max_gpus_per_account: MaxJobsPA, MaxTRESPA of gres/gpu.
     typed_gpus: limits on GPUs of one type: GrpTRES, MaxTRESPU or MaxTRESPA, the type, and how many.
 
-    Of accounts: user: whose it is, "" = of the account itself. parent: the account above, "" = root. shares: for fair
-    share, PARENT = as the account. usage: RawUsage of a user at the begin."""
+    user: whose the limits of an account are, "" = of the account itself.
+    parent: the account above, "" = root.
+    shares: for fair share, PARENT = as the account.
+    usage: RawUsage of a user at the begin.
+    """
 
     name: str
     max_jobs_per_user: int = 0
@@ -111,8 +136,11 @@ class LimitSpec:
 
 @dataclass(frozen=True, slots=True)
 class NodeOutage:
-    """A time in which nodes start nothing: from_s to until_s. down: they fail then, and their jobs are requeued;
-    planned: known beforehand, so that no job is started into it (a maintenance reservation)."""
+    """A time in which nodes start nothing: from_s to until_s.
+
+    down: they fail then, and their jobs are requeued.
+    planned: known beforehand, so that no job is started into it (a maintenance reservation).
+    """
 
     nodes: tuple[str, ...]
     from_s: float
@@ -125,7 +153,9 @@ class NodeOutage:
 class ClusterLayout:
     """All that does not change: nodes in the order Slurm lists them, the first partition is the default one.
 
-    accounts: those of accounts and of their users. licenses: how many there are of each, for all jobs together."""
+    accounts: those of accounts and of their users.
+    licenses: how many there are of each, for all jobs together.
+    """
 
     nodes: tuple[NodeSpec, ...]
     partitions: tuple[PartitionSpec, ...] = (PartitionSpec(DEFAULT_PARTITION),)
@@ -236,8 +266,12 @@ class ClusterLayout:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OutageTimes:
-    """The closures of a layout as arrays. from_s, until_s: (C,). owner, node: (M,) every pair of closure and node, by
-    row. plan_s, plan_nodes: (B, 2), (B, N) of those that are planned."""
+    """The closures of a layout as arrays.
+
+    from_s, until_s: (C,).
+    owner, node: (M,) every pair of closure and node, by row.
+    plan_s, plan_nodes: (B, 2), (B, N) of those that are planned.
+    """
 
     closures: tuple[NodeOutage, ...]
     width: int

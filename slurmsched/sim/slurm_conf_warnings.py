@@ -12,7 +12,9 @@ from slurmsched.plain_text import pluralize
 class UnmodelledSetting(NamedTuple):
     """A setting that the model does not obey.
 
-    key: of slurm.conf, in lower case. given: whether a value of it matters. effect: on the answer, as text.
+    key: of slurm.conf, in lower case.
+    given: whether a value of it matters.
+    effect: on the answer, as text.
     """
 
     key: str

@@ -25,10 +25,12 @@ FIELDS_FILE, SUFFIX = "fields", ".rows.gz"
 
 @dataclass(frozen=True, slots=True)
 class AccountingArchive:
-    """One pull. folder: where each day's rows are kept, a file a day, so that nothing is asked twice.
+    """One pull.
 
-    since, until: days in UTC, until left out. pause_s: shortest wait between two calls; it is never shorter than the
-    last call took, so that accounting is idle at least half of the time.
+    folder: where each day's rows are kept, a file a day, so that nothing is asked twice.
+    since, until: days in UTC, until left out.
+    pause_s: shortest wait between two calls; it is never shorter than the last call took, so that accounting is idle at
+        least half of the time.
     """
 
     commands: Commands

@@ -159,7 +159,8 @@ class BoundedCommands(Commands):
     """Commands that stop running after one of them got no answer.
 
     late: set after a command without an answer.
-    answers: those that are the same for every job. keeping: guards them.
+    answers: those that are the same for every job.
+    keeping: guards them.
     until_s: no command is started after this time [s of the monotonic clock].
     """
 

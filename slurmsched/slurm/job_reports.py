@@ -50,7 +50,8 @@ class JobReport:
 class ReportReader:
     """Adds what running jobs report to the hints of a snapshot. Jobs that are requeued keep what they told last.
 
-    uid: user name -> uid, -1 for nobody. clock: seconds, for PATIENCE_S.
+    uid: user name -> uid, -1 for nobody.
+    clock: seconds, for PATIENCE_S.
     """
 
     def __init__(

@@ -62,7 +62,8 @@ CodedTexts = tuple[Any, list[str]]  # (N,) int32 code of each row, and the text 
 class JobLoader:
     """Loads all jobs as columns.
 
-    library: Slurm's client library. header: the text of its slurm.h.
+    library: Slurm's client library.
+    header: the text of its slurm.h.
     load_one: gives pyslurm's object of a job id, to confirm the layout at the first load that has jobs.
     Raises ValueError if the header cannot be read or lacks a field, AttributeError if the library lacks a function.
     """

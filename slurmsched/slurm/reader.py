@@ -122,7 +122,9 @@ class CommandReader:
 
     Between reads it remembers whether job arrays are pending.
 
-    clock: gives Unix seconds. indices, sprio: see ClusterState. states: see queue_arguments.
+    clock: gives Unix seconds.
+    indices, sprio: see ClusterState.
+    states: see queue_arguments.
     """
 
     name = "cli"

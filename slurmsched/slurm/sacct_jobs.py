@@ -188,8 +188,12 @@ _ID = re.compile(r"(\d+)(?:_(\d+|\[[^\]]*\])|\+(\d+))?", re.ASCII)
 
 @dataclass(slots=True)
 class SeenRuns:
-    """Of the rows read. numbers: of array tasks that have none. runs: hashes, as answers for months that adjoin hold a
-    run twice that went on over midnight. wall: whether times are wall clock, None before the first."""
+    """Of the rows read.
+
+    numbers: of array tasks that have none.
+    runs: hashes, as answers for months that adjoin hold a run twice that went on over midnight.
+    wall: whether times are wall clock, None before the first.
+    """
 
     numbers: dict[str, int] = field(default_factory=dict)
     runs: set[int] = field(default_factory=set)

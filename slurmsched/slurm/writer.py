@@ -52,7 +52,9 @@ class SlurmctldLoad(Protocol):
 class WritePacer:
     """A token bucket of one second's writes, and a guard that looks at slurmctld's load and at slow answers.
 
-    read_load: asks slurmctld. clock: monotonic seconds. sleep: waits that many seconds.
+    read_load: asks slurmctld.
+    clock: monotonic seconds.
+    sleep: waits that many seconds.
     """
 
     def __init__(

@@ -31,7 +31,8 @@ class NamedFabric:
     default: whether it is the cluster's default.
     domains: cell -> text of a comment "cell=domain" above it, such as an NVLink domain.
     leaves: switch -> its nodes, if a cell may be several switches.
-    warnings: what is damaged or left out. notes: other remarks.
+    warnings: what is damaged or left out.
+    notes: other remarks.
     """
 
     fabric: Fabric

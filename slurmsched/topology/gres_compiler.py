@@ -30,7 +30,8 @@ class CompiledLinks:
 
     node: with Links by GPU, not yet in the order of lines.
     order: (G,) int32, the GPU at each line.
-    states: number of states. best_states: those in which the pick is a best set.
+    states: number of states.
+    best_states: those in which the pick is a best set.
     bound: upper limit of best_states for any file.
     tried: files that were scored.
     """

@@ -35,7 +35,9 @@ class TypedRequest:
     """A request by Type.
 
     request: normal form, such as "gpu:a_i0:2".
-    mask: the worst set that Slurm can give for it. rank: the rank of that set."""
+    mask: the worst set that Slurm can give for it.
+    rank: the rank of that set.
+    """
 
     request: str
     mask: int

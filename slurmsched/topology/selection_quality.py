@@ -58,7 +58,9 @@ class FreeGpuStates:
 class MissedSelection:
     """A state in which Slurm's pick is not the best.
 
-    free, picked, best: masks. lost: share of the smallest link of the ring that is lost, or of the sum of links."""
+    free, picked, best: masks.
+    lost: share of the smallest link of the ring that is lost, or of the sum of links.
+    """
 
     free: int
     picked: int
@@ -70,7 +72,8 @@ class MissedSelection:
 class SelectionQuality:
     """The quality of one form of request.
 
-    states: states that were judged. best_states: those in which the pick is a best set.
+    states: states that were judged.
+    best_states: those in which the pick is a best set.
     lost_share: mean share of bandwidth lost over all states, 0 to 1.
     worst: the worst misses.
     unknown: further states, in which Slurm's choice or a link between free GPUs is unknown.

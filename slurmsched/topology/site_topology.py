@@ -23,7 +23,8 @@ class TopologyFacts:
 
     classes: of the configuration, then of gres.conf.
     fabric: of a file, or of Slurm.
-    slurm_fabric: the fabric that Slurm itself uses. slurm_known: whether Slurm answered.
+    slurm_fabric: the fabric that Slurm itself uses.
+    slurm_known: whether Slurm answered.
     warnings: what could not be read and is unknown.
     """
 
@@ -110,7 +111,9 @@ class TopologyDifference:
     """One difference between files or configuration and Slurm.
 
     kind: "missing" (not in Slurm), "extra" (only in Slurm), "moved" (another cell) or "gpus" (another number).
-    files: the files and configuration. slurm: Slurm."""
+    files: the files and configuration.
+    slurm: Slurm.
+    """
 
     kind: str
     node: str

@@ -41,7 +41,8 @@ class TopologyFile:
     gpus: node -> number of GPUs, for files with nothing else.
     nodes: all nodes that slurm.conf names.
     nic_names: label in the matrix -> device.
-    warnings: what is damaged or left out. notes: other remarks.
+    warnings: what is damaged or left out.
+    notes: other remarks.
     """
 
     kind: str

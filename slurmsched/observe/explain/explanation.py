@@ -46,13 +46,23 @@ _HELD = tuple(why for why in _PASSING if why not in (Exclusion.CLOSED, Exclusion
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What `explain` shows. slurm_reason: as Slurm names it. changes: what would change it. ours: what slurmsched did,
-    oldest first. hints: as understood. ahead, estimate: None for a job that does not wait. expected: what the policy's
-    estimate of its run time is made of, as text. move: of a running job, whether it may be asked to make way, and what
-    that counts as. Of a job that waits: shares, use: of its account and user; priority: its parts; tier: what orders it
-    before the policy, None = no tier; kept: idle nodes that it may use, but that are reserved or planned for others;
-    idle: GPUs kept for nobody, as text. measured: what a running job makes of its GPUs, as text, "" = not known.
-    size: that slurmsched gave it, or why it gives it none, "" = there is nothing to say."""
+    """What `explain` shows.
+
+    slurm_reason: as Slurm names it.
+    changes: what would change it.
+    ours: what slurmsched did, oldest first.
+    hints: as understood.
+    ahead, estimate: None for a job that does not wait.
+    expected: what the policy's estimate of its run time is made of, as text.
+    move: of a running job, whether it may be asked to make way, and what that counts as.
+    shares, use: of the account and user of a job that waits.
+    priority: parts of the priority of a job that waits.
+    tier: what orders a job that waits before the policy, None = no tier.
+    kept: idle nodes that a job that waits may use, but that are reserved or planned for others.
+    idle: GPUs kept for nobody, as text.
+    measured: what a running job makes of its GPUs, as text, "" = not known.
+    size: that slurmsched gave it, or why it gives it none, "" = there is nothing to say.
+    """
 
     job_id: int
     user: str

@@ -26,9 +26,12 @@ _OURS = re.compile(rf"{RESERVATION_PREFIX}(?:[0-9a-f]{{6}}-)?(\d+)-\d+")
 class KeptNodes:
     """Nodes that the job may use, kept by a reservation ("reserved") or by Slurm's backfill ("planned").
 
-    whom: in words. nodes: hostlist. from_s, until_s: Unix [s]; NaN = not known.
-    idle_gpus: free there now. gpu_h: GPU hours kept: of the idle GPUs from now, or of all from the begin; NaN = not
-    known. text: all this in words.
+    whom: in words.
+    nodes: hostlist.
+    from_s, until_s: Unix [s]; NaN = not known.
+    idle_gpus: free there now.
+    gpu_h: GPU hours kept: of the idle GPUs from now, or of all from the begin; NaN = not known.
+    text: all this in words.
     """
 
     how: str

@@ -26,7 +26,8 @@ class PriorityParts:
     """Points of a job's priority, as sprio has them, and how many of them are slurmsched's.
 
     parts: by name; nice and site as Slurm has them: a nice lowers the priority.
-    by_slurmsched: points that it has by slurmsched now. wanted: those of the policy's order. None = not known.
+    by_slurmsched: points that it has by slurmsched now.
+    wanted: those of the policy's order. None = not known.
     text: all this in words.
     """
 

@@ -24,8 +24,11 @@ SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class CompetingJob:
-    """why: the policy's criteria of this job; in an order by priority, its priority. differs: those in which it differs
-    from the job that is explained, as text."""
+    """A job that competes with the job that is explained.
+
+    why: the policy's criteria of this job; in an order by priority, its priority.
+    differs: those in which it differs from the job that is explained, as text.
+    """
 
     job_id: int
     user: str
@@ -36,10 +39,14 @@ class CompetingJob:
 
 @dataclass(frozen=True, slots=True)
 class QueuePosition:
-    """by: "policy" or "priority" (Slurm's own). rank: from 1, of all jobs that wait, as `queue` shows it.
+    """The place of a waiting job in the queue.
 
-    jobs: how many before it compete for its nodes and may start. gpus: what those ask for. first: the foremost of
-    them. told: all this but `first`, as text.
+    by: "policy" or "priority" (Slurm's own).
+    rank: from 1, of all jobs that wait, as `queue` shows it.
+    jobs: how many before it compete for its nodes and may start.
+    gpus: what those ask for.
+    first: the foremost of them.
+    told: all this but `first`, as text.
     """
 
     by: str

@@ -80,8 +80,12 @@ def _turn(floor: GpuTimeline, before: Sequence[TimelineJob], own: TimelineJob) -
 
 @dataclass(frozen=True, slots=True)
 class EligibleNodes:
-    """Which nodes jobs may have, whoever is there now. seen: the snapshot with the reservations of the facts. classes:
-    see limit_classes. known: nodes large enough or not, by what jobs say of nodes: a queue has few kinds of these."""
+    """Which nodes jobs may have, whoever is there now.
+
+    seen: the snapshot with the reservations of the facts.
+    classes: see limit_classes.
+    known: nodes large enough or not, by what jobs say of nodes: a queue has few kinds of these.
+    """
 
     snapshot: Snapshot
     details: JobDetails
@@ -160,8 +164,12 @@ NOT_BY_WAITING = {
 
 @dataclass(frozen=True, slots=True)
 class StartEstimate:
-    """earliest_s, latest_s: [Unix s], NaN where there is none. source: "reservation", "history", "plan" or "none".
-    slurm_s: Slurm's own expectation, NaN where it has none."""
+    """When a waiting job is expected to start.
+
+    earliest_s, latest_s: [Unix s], NaN where there is none.
+    source: "reservation", "history", "plan" or "none".
+    slurm_s: Slurm's own expectation, NaN where it has none.
+    """
 
     source: str
     why: str

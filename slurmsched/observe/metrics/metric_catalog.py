@@ -55,8 +55,12 @@ RATIO_BUCKETS = (0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """name: without prefix. labels: name -> every value it may have; () = as many as the site's own configuration has,
-    and one at a time. buckets: upper bounds of a histogram, the infinite one left out."""
+    """One metric of the exporter.
+
+    name: without prefix.
+    labels: name -> every value it may have; () = as many as the site's own configuration has, and one at a time.
+    buckets: upper bounds of a histogram, the infinite one left out.
+    """
 
     name: str
     kind: str

@@ -41,8 +41,11 @@ NAN = float("nan")
 class ReportedJobs(Table):
     """One row a GPU job that ran. All columns are (J,), times in Unix seconds.
 
-    submit_s: first. start_s: of the first run, NaN where that is not on record. held_s: since when GPUs were held, as
-    far as known. end_s: NaN while it runs. executed_s: over all runs so far.
+    submit_s: first.
+    start_s: of the first run, NaN where that is not on record.
+    held_s: since when GPUs were held, as far as known.
+    end_s: NaN while it runs.
+    executed_s: over all runs so far.
     """
 
     job_id: Int64s = column(np.int64, 0)
@@ -121,11 +124,15 @@ SACCT, LEDGER = "sacct", "ledger"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReportInput:
-    """Of the span [since_s, until_s). source: of the jobs that ended. snapshot: None where Slurm did not answer.
+    """Of the span [since_s, until_s).
 
-    switched_s: when slurmsched first could write, NaN if it never did or nobody knows. operations, placements, cycles:
-    of the ledger; cycles is None where it cannot be read. unread: what is missing, and why. gpu_jobs, gpu_use: jobs of
-    the span and what they made of their GPUs, None where that is not measured."""
+    source: of the jobs that ended.
+    snapshot: None where Slurm did not answer.
+    switched_s: when slurmsched first could write, NaN if it never did or nobody knows.
+    operations, placements, cycles: of the ledger; cycles is None where it cannot be read.
+    unread: what is missing, and why.
+    gpu_jobs, gpu_use: jobs of the span and what they made of their GPUs, None where that is not measured.
+    """
 
     since_s: float
     until_s: float

@@ -28,9 +28,13 @@ BestPickShares = Mapping[str, tuple[float, float]]  # class -> share of best pic
 
 @dataclass(frozen=True)
 class AdviceInput:
-    """usual_s: as accounting.read_typical_run_times gives it, empty where it is not known. shares: where Slurm's own
-    choice of GPUs is known. preempted: whether running jobs may be stopped and requeued. use: measured use by job id,
-    where it is known."""
+    """What the rules of advice look at.
+
+    usual_s: as accounting.read_typical_run_times gives it, empty where it is not known.
+    shares: where Slurm's own choice of GPUs is known.
+    preempted: whether running jobs may be stopped and requeued.
+    use: measured use by job id, where it is known.
+    """
 
     snapshot: Snapshot
     asked: GpuOptions

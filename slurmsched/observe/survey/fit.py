@@ -37,9 +37,13 @@ from slurmsched.topology.slurm_selection import UNKNOWN_SELECTION
 class NodeRoom:
     """A node of the partition that has GPUs of the type asked for.
 
-    node: its row. standing: see node_gpus. mask: which GPUs are free, None = not known. linked: the most free GPUs that
-    are linked, None = not known. gpus: how many of the type the request could have there now, or after a boot where the
-    standing says so, its CPUs and memory counted. why: what keeps it from more, or from any.
+    node: its row.
+    standing: see node_gpus.
+    mask: which GPUs are free, None = not known.
+    linked: the most free GPUs that are linked, None = not known.
+    gpus: how many of the type the request could have there now, or after a boot where the standing says so, its CPUs
+        and memory counted.
+    why: what keeps it from more, or from any.
     """
 
     node: int
@@ -189,9 +193,13 @@ class GivenSet:
 
 @dataclass(frozen=True, slots=True)
 class FitPlace:
-    """Nodes on which it can start. gpus: on each. picked: what Slurm would give, None = not known. best: the best free
-    set; ideal: the best set of the node were it empty; both None where the wiring is not known. boot: Slurm boots them
-    first.
+    """Nodes on which it can start.
+
+    gpus: on each.
+    picked: what Slurm would give, None = not known.
+    best: the best free set.
+    ideal: the best set of the node were it empty; both None where the wiring is not known.
+    boot: Slurm boots them first.
     """
 
     nodes: str
@@ -212,11 +220,16 @@ class NearestRequest:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The answer. why: what keeps it from starting, "" if it starts. places: nodes that could take their share. boot:
-    it starts when nodes have booted, since those that are up have no room.
+    """The answer.
 
-    partition: the one that it is told of. lacking: why -> nodes that cannot. needs: nodes it takes, 0 = as Slurm likes.
-    ahead: pending jobs of its partition. unseen: what was not looked at of what decides.
+    why: what keeps it from starting, "" if it starts.
+    places: nodes that could take their share.
+    boot: it starts when nodes have booted, since those that are up have no room.
+    partition: the one that it is told of.
+    lacking: why -> nodes that cannot.
+    needs: nodes it takes, 0 = as Slurm likes.
+    ahead: pending jobs of its partition.
+    unseen: what was not looked at of what decides.
     """
 
     request: str
@@ -436,9 +449,11 @@ def _lighter(snapshot: Snapshot, request: SbatchRequest) -> Iterator[tuple[Sbatc
 
 @dataclass(frozen=True, slots=True)
 class LargestRequest:
-    """Of one GPU type in one partition. one_node: most GPUs on one node; after_boot: the same of one that Slurm boots
-    first. linked: most of those of one_node that are linked, None = not known.
+    """Of one GPU type in one partition.
 
+    one_node: most GPUs on one node.
+    after_boot: the same of one that Slurm boots first.
+    linked: most of those of one_node that are linked, None = not known.
     shapes: GPUs a node -> nodes of one job that can give that many, from the most to one.
     """
 

@@ -108,9 +108,15 @@ def _jobs_on(snapshot: Snapshot, names: Collection[str]) -> dict[str, list[int]]
 
 @dataclass(frozen=True, slots=True)
 class GpuSum:
-    """GPUs under one name. boot: free after a boot. unread: of nodes whose used GPUs cannot be read. stranded: of the
-    free ones. sets: how many nodes have that many linked free GPUs that are not
-    stranded; unknown: nodes of which that is not known. whole: nodes of which a job could have every GPU."""
+    """GPUs under one name.
+
+    boot: free after a boot.
+    unread: of nodes whose used GPUs cannot be read.
+    stranded: of the free ones.
+    sets: how many nodes have that many linked free GPUs that are not stranded.
+    unknown: nodes of which that is not known.
+    whole: nodes of which a job could have every GPU.
+    """
 
     name: str
     gpus: int = 0
@@ -128,8 +134,12 @@ class GpuSum:
 
 @dataclass(frozen=True, slots=True)
 class NodeLine:
-    """Nodes that look alike. free_gpus: which are free, None = not known. boot: GPUs free after a boot. linked, why: as
-    NodeGpus."""
+    """Nodes that look alike.
+
+    free_gpus: which are free, None = not known.
+    boot: GPUs free after a boot.
+    linked, why: as NodeGpus.
+    """
 
     nodes: str
     state: str

@@ -60,9 +60,15 @@ class PowerRules:
 
 @dataclass(frozen=True, slots=True)
 class PowerSaving:
-    """What came of it. node_h: all there were; off_node_h: of nodes that were off [node h]. wake_ups: nodes that were
-    woken. short_steps: steps with too few nodes up. delayed: starts that found too few, None if not
-    known; each was boot_s late at most. busy_node_h: of nodes that were needed."""
+    """What came of it.
+
+    node_h: all there were.
+    off_node_h: of nodes that were off [node h].
+    wake_ups: nodes that were woken.
+    short_steps: steps with too few nodes up.
+    delayed: starts that found too few, None if not known; each was boot_s late at most.
+    busy_node_h: of nodes that were needed.
+    """
 
     node_h: float
     off_node_h: float
@@ -81,8 +87,13 @@ class PowerSaving:
 
 @dataclass(frozen=True, slots=True)
 class PowerAdvice:
-    """Nodes that could go now. idle: nodes that run nothing. rise: by how much demand may grow [GPUs], NaN if not
-    known. waiting: GPUs that waiting jobs ask for. why: why there are none, "" if there are."""
+    """Nodes that could go now.
+
+    idle: nodes that run nothing.
+    rise: by how much demand may grow [GPUs], NaN if not known.
+    waiting: GPUs that waiting jobs ask for.
+    why: why there are none, "" if there are.
+    """
 
     nodes: tuple[str, ...]
     idle: int

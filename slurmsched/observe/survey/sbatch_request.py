@@ -46,11 +46,16 @@ WHOLE_MEMORY = float("inf")  # memory: all that the node has
 
 @dataclass(frozen=True, slots=True)
 class SbatchRequest:
-    """One job. nodes: 0 = not given. gpus_per_node or gpus (of the whole job) is above zero.
+    """One job.
 
-    cpus_per_gpu: None = the partition's default. memory_mib (a node), memory_per_gpu_mib, memory_per_cpu_mib: None =
-    not given; memory_mib of 0 is the whole node's. time_s: None = the partition's default.
-    node_list, excluded: node names. constraint: in Slurm's grammar, see resources.feature_constraints.
+    gpus_per_node, gpus: on each node, or of the whole job; one of them is above zero.
+    nodes: 0 = not given.
+    cpus_per_gpu: None = the partition's default.
+    memory_mib: of a node, None = not given, 0 = the whole node's.
+    memory_per_gpu_mib, memory_per_cpu_mib: None = not given.
+    time_s: None = the partition's default.
+    node_list, excluded: node names.
+    constraint: in Slurm's grammar, see resources.feature_constraints.
     user, account, qos: of a job that is known; "" = of who asks, and not known.
     """
 
@@ -120,7 +125,9 @@ def _pairs(text: str) -> dict[str, float]:
 class NodeNeeds:
     """What a request takes of a node beside its GPUs: so much at least, and so much for each GPU.
 
-    cpus: at least. memory_mib: None = memory is not given out; WHOLE = all of the node's. per_cpu: memory of each CPU.
+    cpus: at least.
+    memory_mib: None = memory is not given out; WHOLE = all of the node's.
+    per_cpu: memory of each CPU.
     """
 
     cpus: int

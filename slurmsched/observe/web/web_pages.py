@@ -41,8 +41,11 @@ NOTHING = "No cycle has been run yet."
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """samples: of the use until now. responses: whole views of the frame, by name and whether as JSON; a large site's
-    takes long to make."""
+    """A frame, and the answers that were made of it.
+
+    samples: of the use until now.
+    responses: whole views of the frame, by name and whether as JSON; a large site's takes long to make.
+    """
 
     frame: Frame
     samples: tuple[UseSample, ...]
@@ -242,8 +245,12 @@ def use_sample(snapshot: Snapshot) -> UseSample:
 
 @dataclass(frozen=True, slots=True)
 class UseChart:
-    """Lines of an SVG of WIDTH by HEIGHT. line, area: paths; the area is closed below. top: value of its upper edge.
-    begin_s, end_s: of its sides."""
+    """Lines of an SVG of WIDTH by HEIGHT.
+
+    line, area: paths; the area is closed below.
+    top: value of its upper edge.
+    begin_s, end_s: of its sides.
+    """
 
     line: str
     area: str

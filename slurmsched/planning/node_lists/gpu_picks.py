@@ -284,9 +284,16 @@ _DRAIN = int(NodeState.DRAIN)
 
 @dataclass(slots=True, eq=False)
 class WalkCapacity:
-    """base: as the cycle found it. placement: puts jobs on nodes. picks: what Slurm would pick on them. rows: (K,) of
-    the jobs that are looked at. placeable: PlaceableGpus.of(base), if it is at hand. closed: (N,) bool, nodes to which
-    nobody else comes. used: what is in use by now."""
+    """What nodes have for the jobs of one walk, less what these jobs take.
+
+    base: as the cycle found it.
+    placement: puts jobs on nodes.
+    picks: what Slurm would pick on them.
+    rows: (K,) of the jobs that are looked at.
+    placeable: PlaceableGpus.of(base), if it is at hand.
+    closed: (N,) bool, nodes to which nobody else comes.
+    used: what is in use by now.
+    """
 
     base: Snapshot
     placement: Placement

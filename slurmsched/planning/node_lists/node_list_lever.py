@@ -64,8 +64,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeListWanted:
-    """The jobs whose nodes are chosen. picked: (N,) bool, by what Slurm would pick there. types: by row, how many nodes
-    of each GPU type the policy wants. waits: (N,) bool, who begins only once it has a place."""
+    """The jobs whose nodes are chosen.
+
+    picked: (N,) bool, by what Slurm would pick there.
+    types: by row, how many nodes of each GPU type the policy wants.
+    waits: (N,) bool, who begins only once it has a place.
+    """
 
     picked: Bools
     types: dict[int, dict[str, int]]
@@ -76,9 +80,11 @@ class NodeListWanted:
 class NodeListSearch:
     """The search for nodes. Waiting jobs in their order take what they would start with, so no two get the same GPUs.
 
-    mine: lists of ours that jobs have now, by row. chosen, why: the nodes of each job that gets some, and the reason.
-    request: by GPU Type, of those chosen that get one. picked: those that got them by what they ask for. blocked_s:
-    (N,) from when on reservations hold each node [Unix s].
+    mine: lists of ours that jobs have now, by row.
+    chosen, why: the nodes of each job that gets some, and the reason.
+    request: by GPU Type, of those chosen that get one.
+    picked: those that got them by what they ask for.
+    blocked_s: (N,) from when on reservations hold each node [Unix s].
     """
 
     available: WalkCapacity

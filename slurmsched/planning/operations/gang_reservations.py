@@ -33,8 +33,9 @@ _LOOKED_AT = 100  # gangs in a cycle, most urgent first
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodesReady:
-    """When nodes have a share of one job free. ready_s: (N,) [Unix s], infinity = not as things are.
+    """When nodes have a share of one job free.
 
+    ready_s: (N,) [Unix s], infinity = not as things are.
     last: (N,) row of the job that leaves last before that, -1 = nobody need leave.
     """
 
@@ -46,7 +47,8 @@ class NodesReady:
 class GangReservations:
     """Begins and renews the gang reservations of one snapshot.
 
-    leaving: what running jobs give back, and when. free: what is free now.
+    leaving: what running jobs give back, and when.
+    free: what is free now.
     """
 
     snapshot: Snapshot

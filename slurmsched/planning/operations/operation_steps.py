@@ -32,8 +32,12 @@ SKEW_S = 30.0  # by so much slurmctld's clock may be behind ours, or ahead; it t
 
 @dataclass(frozen=True, slots=True)
 class NextSteps:
-    """operation: as it is from now on. steps: to send for that, in this order. next_look_s: when to look again [Unix
-    s]."""
+    """An operation and its next steps.
+
+    operation: as it is from now on.
+    steps: to send for that, in this order.
+    next_look_s: when to look again [Unix s].
+    """
 
     operation: Operation
     steps: tuple[Step, ...] = ()

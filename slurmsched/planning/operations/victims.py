@@ -44,7 +44,8 @@ class PreemptionCase:
 class VictimRule:
     """One reason to leave a running job its GPUs.
 
-    reason: in words; {most_per_job} is that limit. hard: it counts after the job was chosen, too.
+    reason: in words; {most_per_job} is that limit.
+    hard: it counts after the job was chosen, too.
     """
 
     name: str

@@ -49,9 +49,11 @@ DOUBLES: Mapping[tuple[str, int, int], tuple[int, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class BatchSizeRule:
-    """A job that may change its batch size. mode: "gns", "accordion", or anything else for one that keeps it.
+    """A job that may change its batch size.
 
-    first: batch size at its start, 0 = not told. gpus: that it runs on.
+    mode: "gns", "accordion", or anything else for one that keeps it.
+    first: batch size at its start, 0 = not told.
+    gpus: that it runs on.
     """
 
     model: str

@@ -39,8 +39,11 @@ class WaitFigures:
 
 @dataclass(frozen=True, slots=True)
 class BackTestRow:
-    """Recorded and modelled starts of some jobs. pairs: of jobs with recorded starts a second or more apart; in_order:
-    share of them that the model starts in the same order, NaN of none."""
+    """Recorded and modelled starts of some jobs.
+
+    pairs: of jobs with recorded starts a second or more apart.
+    in_order: share of them that the model starts in the same order, NaN of none.
+    """
 
     name: str
     jobs: int

@@ -51,8 +51,13 @@ class ComparisonCase:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlayedCase:
-    """What came of a case. figures: as `replay --json`. outcomes: of the jobs that count. everyone: of all jobs.
-    node_lists: of each job of the trace."""
+    """What came of a case.
+
+    figures: as `replay --json`.
+    outcomes: of the jobs that count.
+    everyone: of all jobs.
+    node_lists: of each job of the trace.
+    """
 
     case: ComparisonCase
     figures: dict[str, Any]
@@ -184,8 +189,9 @@ def play_case(trace: Trace, case: ComparisonCase, on_progress: Callable[[int], N
 class PolicyComparison:
     """The policies of one trace side by side; the first is what the others are measured against.
 
-    played: in the order of the policies. top: tenants to name that gain and lose most. alone: Slurm alone, where it is
-    none of the policies.
+    played: in the order of the policies.
+    top: tenants to name that gain and lose most.
+    alone: Slurm alone, where it is none of the policies.
     """
 
     source: str
@@ -346,8 +352,14 @@ def unit_of_runs(runs: Sequence[Mapping[str, Any]]) -> TimeUnit:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonMeasure:
-    """One figure of a run. path: keys that lead to it. title: `{unit}` stands for that of times. form: of the text;
-    "" for a time. scale: what to multiply by. better: -1 where less is better, 1 where more is, 0 where neither."""
+    """One figure of a run.
+
+    path: keys that lead to it.
+    title: `{unit}` stands for that of times.
+    form: of the text; "" for a time.
+    scale: what to multiply by.
+    better: -1 where less is better, 1 where more is, 0 where neither.
+    """
 
     title: str
     path: tuple[str, ...]

@@ -62,8 +62,12 @@ GANTT_LINES, GANTT_COLUMNS = 100, 400  # GPUs and times at most
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GanttGrid:
-    """Samples of a schedule. gpu: (L,) numbers of the GPUs looked at. at_s: (C,) times. run: (L, C) the run that holds
-    the GPU then, as a place among the runs given, -1 for none."""
+    """Samples of a schedule.
+
+    gpu: (L,) numbers of the GPUs looked at.
+    at_s: (C,) times.
+    run: (L, C) the run that holds the GPU then, as a place among the runs given, -1 for none.
+    """
 
     gpu: Int64s
     at_s: Floats

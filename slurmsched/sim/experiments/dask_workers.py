@@ -145,8 +145,8 @@ class DaskJobs:
     """Says why nothing more is to be expected of the workers, when that has held for GRACE_S; "" until then.
 
     cluster, adaptive, folder: where the workers are jobs of ours, what submits them and where their logs are.
-    tell: given a line when no worker was there for TELL_S, though one may still come. address: of a scheduler that is
-    not ours.
+    tell: given a line when no worker was there for TELL_S, though one may still come.
+    address: of a scheduler that is not ours.
     """
 
     client: Any

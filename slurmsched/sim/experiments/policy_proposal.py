@@ -39,7 +39,9 @@ class Loss:
 class Judged:
     """One policy against Slurm alone on a trace, over the jobs that ended under both.
 
-    mean_wait, p95_wait, p99_jct: over Slurm's. mean_wait_h: its own. same: every job starts when it does under Slurm.
+    mean_wait, p95_wait, p99_jct: over Slurm's.
+    mean_wait_h: its own.
+    same: every job starts when it does under Slurm.
     """
 
     policy: str

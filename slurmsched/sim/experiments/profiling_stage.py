@@ -17,8 +17,12 @@ from slurmsched.sim.experiments.published_settings import PublishedSettings
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProfilingStage:
-    """What became of a trace's jobs in the stage. start_s, end_s: (J,) [s], NaN of a job that is too large for it.
-    done: (J,) it ended there by itself. gpus: of the stage, which the cluster does not have."""
+    """What became of a trace's jobs in the stage.
+
+    start_s, end_s: (J,) [s], NaN of a job that is too large for it.
+    done: (J,) it ended there by itself.
+    gpus: of the stage, which the cluster does not have.
+    """
 
     trace: Trace
     gpus: int

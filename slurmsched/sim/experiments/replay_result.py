@@ -52,8 +52,11 @@ COMPILE_FROM_JOBS = 1_000  # below, loading the compiler takes longer than it sa
 
 @dataclass(slots=True, eq=False)
 class ReplayResult:
-    """A replay, whole or cut short. stage: what jobs did before they came to the cluster, None if nothing. figures: the
-    JSON of the command."""
+    """A replay, whole or cut short.
+
+    stage: what jobs did before they came to the cluster, None if nothing.
+    figures: the JSON of the command.
+    """
 
     cluster: IdealCluster | SimulatedSlurmctld
     config: dict[str, Any]
@@ -158,8 +161,12 @@ def assumptions_text(assumed: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedReplay:
-    """A replay that has not begun. planner: None if Slurm alone decides. compiled: loading the compiler pays.
-    stands_until: as replay takes it."""
+    """A replay that has not begun.
+
+    planner: None if Slurm alone decides.
+    compiled: loading the compiler pays.
+    stands_until: as replay takes it.
+    """
 
     replayed: ReplayResult
     planner: DecidingPlanner | None

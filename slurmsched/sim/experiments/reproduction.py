@@ -45,12 +45,14 @@ class PublishedRow:
         Without tenants rho is the largest slowdown of a job. Deadlines met are those of `policy` over the other's.
     sharing: a workload of requests of parts of GPUs (experiments.gpu_sharing), placed `runs` times.
     power: the figure is what powering idle nodes down by a forecast gains (survey.power_saving), not of the replay.
-    settings: fields of PublishedSettings. parameters: of the policy, besides those of its text; `against` has none.
+    settings: fields of PublishedSettings.
+    parameters: of the policy, besides those of its text; `against` has none.
     against_placement: the placement that a claim compares with, under the same policy.
     tolerance_pct: allowed difference of any figure, those in loose_pct excepted [%].
     slow: takes long, so that tests leave it to `slurmsched reproduce`.
-    differs: why ours may lie outside; then the row need not hold. absent: why it is not replayed at all. beside: what
-    else to know.
+    differs: why ours may lie outside; then the row need not hold.
+    absent: why it is not replayed at all.
+    beside: what else to know.
     Figures are named as in the JSON of `slurmsched replay`; a range of two peers is a pair.
     """
 

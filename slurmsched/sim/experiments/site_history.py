@@ -35,10 +35,13 @@ FEWEST_JOBS = 50  # fewer say nothing
 
 @dataclass(frozen=True, slots=True)
 class HistoryProposal:
-    """What the history speaks for. policy: None where no policy saves enough without a clear loss for somebody.
+    """What the history speaks for.
 
-    rows: every policy that was tried, by nice alone. preempting: discretized-las with preemption, if every job could be
-    moved. days, jobs: of the history. notes: how far to trust it, what it rests on, and what was left out.
+    policy: None where no policy saves enough without a clear loss for somebody.
+    rows: every policy that was tried, by nice alone.
+    preempting: discretized-las with preemption, if every job could be moved.
+    days, jobs: of the history.
+    notes: how far to trust it, what it rests on, and what was left out.
     """
 
     policy: Judged | None

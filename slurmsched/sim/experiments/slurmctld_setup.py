@@ -145,9 +145,15 @@ BARE = ("slurm", "easy")  # policies that are Slurm alone
 
 @dataclass(frozen=True, slots=True)
 class PlannerWithStore:
-    """Who steers Slurm. planner: None if nobody does. plugins: policy and placement. config: what the JSON says of
-    it. model: fields of SlurmctldSettings that it sets. orders: its plan
-    needs the policy's order alone. requeues: it requeues running jobs."""
+    """Who steers Slurm.
+
+    planner: None if nobody does.
+    plugins: policy and placement.
+    config: what the JSON says of it.
+    model: fields of SlurmctldSettings that it sets.
+    orders: its plan needs the policy's order alone.
+    requeues: it requeues running jobs.
+    """
 
     planner: DecidingPlanner | None = None
     plugins: tuple[Any, ...] = ()

@@ -25,9 +25,13 @@ TERMINATED = 143  # the exit code of a shell's command that SIGTERM ended
 
 @dataclass(frozen=True, slots=True)
 class SweepWorkers:
-    """executor: takes the replays. share: a trace as the executor's tasks are to be given it. attempts: how often a
-    point is given out that is lost with a worker, or with the trace that only this worker held. fault: why nothing more
-    is to be expected of them, "" while they are well. processes: how many of this machine they are, 0 = none.
+    """The processes that replay the points of a sweep.
+
+    executor: takes the replays.
+    share: a trace as the executor's tasks are to be given it.
+    attempts: how often a point is given out that is lost with a worker, or with the trace that only this worker held.
+    fault: why nothing more is to be expected of them, "" while they are well.
+    processes: how many of this machine they are, 0 = none.
     """
 
     executor: Executor

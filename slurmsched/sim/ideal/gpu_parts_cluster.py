@@ -28,7 +28,8 @@ class GpuPartsCluster(IdealCluster):
     """The ideal cluster in which a job of one GPU may hold a part of it, and others the rest.
 
     A job is on one node, and runs as long as recorded, whoever is beside it. Free GPUs are counted in thousandths.
-    nodes: those with GPUs. cpus_known: whether their CPUs count. Memory counts if all of them tell it.
+    nodes: those with GPUs.
+    cpus_known: whether their CPUs count. Memory counts if all of them tell it.
     gpu_milli: (J,) part of each of its GPUs that a job holds [1/1000]. cpus, memory_mib: (J,) of the job, 0 = not told.
     Raises InputError for a job that no empty node holds.
     """

@@ -143,8 +143,9 @@ def placed_whole(place: PlaceFunction, snapshot: Snapshot, ranking: Ranking) -> 
 class GangParts:
     """A snapshot in which each part of such a gang is a job.
 
-    snapshot: the first part of a gang stands in its row, the others behind all jobs. ranking: the parts of a gang one
-    after the other. whole: (M,) row of the gang, or job, that each row belongs to.
+    snapshot: the first part of a gang stands in its row, the others behind all jobs.
+    ranking: the parts of a gang one after the other.
+    whole: (M,) row of the gang, or job, that each row belongs to.
     """
 
     snapshot: Snapshot
@@ -359,8 +360,11 @@ class DirectPlanner:
 class _Waiting(NamedTuple):
     """Jobs that wait once the target holds. All in the order of the ranking.
 
-    rows: (Q,) those that wait, preempted ones too. needs: (Q,) see Validity. running: (N,) who runs. least_gpus: fewest
-    GPUs that one asks for. least_need: the least of the needs.
+    rows: (Q,) those that wait, preempted ones too.
+    needs: (Q,) see Validity.
+    running: (N,) who runs.
+    least_gpus: fewest GPUs that one asks for.
+    least_need: the least of the needs.
     """
 
     rows: Int64s

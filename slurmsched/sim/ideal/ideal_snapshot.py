@@ -59,9 +59,12 @@ class JobArrays:
     """The jobs of a trace, one row a job, in ascending job id, as flat tables.
 
     times: (J, 5) start of this run (NaN = waits), run time of earlier runs, when it last ran or came, submission, time
-    limit [s]; counts: (J, 4) job id, GPUs, nodes, restarts. The cluster writes the first three and the restarts.
-    Nodes are as many as the job needs, and 1 where its GPUs could be shared out equally over these, as nobody asks so.
-    duration_s: (J,). gpu_request: (J,). texts: user, account, qos, name and comment, (J,) each.
+        limit [s].
+    counts: (J, 4) job id, GPUs, nodes, restarts. The cluster writes the first three and the restarts. Nodes are as many
+        as the job needs, and 1 where its GPUs could be shared out equally over these, as nobody asks so.
+    duration_s: (J,).
+    gpu_request: (J,).
+    texts: user, account, qos, name and comment, (J,) each.
     """
 
     times: Floats

@@ -43,7 +43,10 @@ if TYPE_CHECKING:
 class GpuHolders:
     """One entry a job and node, ascending by both. All columns are (A,) int64.
 
-    row: of the cast. node: its row. gpus: how many. mask: which ones, bit i for GPU index i.
+    row: of the cast.
+    node: its row.
+    gpus: how many.
+    mask: which ones, bit i for GPU index i.
     """
 
     row: Int64s
@@ -163,11 +166,11 @@ _LOSS = re.compile(r"\sloss=\S*", re.IGNORECASE)
 class PhysicsCluster(MovableEnds):
     """The ideal cluster on nodes of single GPUs. What is left of a job is kept in seconds at the recorded speed.
 
-    hardware: nodes, GPU types, wiring; snapshots show them, and who holds which GPUs. physics: says how fast jobs are
-    whenever they start or change, or, if they share, whenever one ends too; it sees a job's model as its name. Jobs of
-    models that it calls insensitive bear the hint `topo=any`; all of them `mixed=yes`, where it knows how fast they are
-    on several GPU types at once (`mixed_efficiency`), but for those that say otherwise. The costs of changes are the
-    cluster model's.
+    hardware: nodes, GPU types, wiring; snapshots show them, and who holds which GPUs.
+    physics: says how fast jobs are whenever they start or change, or, if they share, whenever one ends too; it sees a
+        job's model as its name. Jobs of models that it calls insensitive bear the hint `topo=any`; all of them
+        `mixed=yes`, where it knows how fast they are on several GPU types at once (`mixed_efficiency`), but for those
+        that say otherwise. The costs of changes are the cluster model's.
     Where it knows how fast jobs are on the same GPUs (`colocates`), a plan may give two jobs the same.
     Where the physics tells on which GPU types a job runs, each type is a partition and the job asks for those.
     Where it knows how fast jobs are on other numbers of GPUs, a plan may give elastic jobs those. These bear the hint

@@ -176,10 +176,12 @@ class PairSpeed(GpuTypeSpeed):
 class UtilizationSpeed(ChangeCosts):
     """Speed 1 alone; beside another job the share that stands in `kept` at the sum of both scores.
 
-    tiny, medium: words in names of models whose jobs score 0 and 1; all others score 2. kept: five shares, of the sums
-    0 to 4. Two jobs share all their GPUs or none; when one of them ends the other goes on at speed 1.
+    tiny, medium: words in names of models whose jobs score 0 and 1; all others score 2.
+    kept: five shares, of the sums 0 to 4. Two jobs share all their GPUs or none; when one of them ends the other goes
+        on at speed 1.
     Raises ConfigError for shares that are not five, that ascend or are not within 0 and 1, and for words that are no
-    list. Raises InputError for three jobs on a GPU, and for jobs that share a part of their GPUs.
+    list.
+    Raises InputError for three jobs on a GPU, and for jobs that share a part of their GPUs.
     Source: Hu et al. (Lucid), ASPLOS '23. Its public analyzer labels models by these tiers. Their bounds are a mean
     speed beside others of 0.95 and 0.85. A bound is the share of the sums 0 and 2, and sum 1 lies between. The shares
     of the sums 3 and 4 are ours: Lucid never packs such jobs.

@@ -27,10 +27,12 @@ class DistanceSpeed(ChangeCosts):
 
     The recorded run time is taken as that on the nearest level the job's size allows on an empty cluster.
     node: mean of AlexNet and GoogLeNet at four batch sizes on 2 P100 of two sockets against one (profile published with
-    Amaral et al., SC '17). leaf: mean of Pollux's six models on 2 T4 of two nodes against one (profiles published with
-    Qiao et al., OSDI '21). across: mean of Gavel's 38 rows for 2 and 4 V100, unconsolidated against consolidated
-    (throughputs published with Narayanan et al., OSDI '20). No source tells of switches: that the milder figure of
-    the last two is the leaf's is ours. insensitive: words in names of models whose jobs are as fast anywhere.
+        Amaral et al., SC '17).
+    leaf: mean of Pollux's six models on 2 T4 of two nodes against one (profiles published with Qiao et al., OSDI '21).
+    across: mean of Gavel's 38 rows for 2 and 4 V100, unconsolidated against consolidated (throughputs published with
+        Narayanan et al., OSDI '20). No source tells of switches: that the milder figure of the last two is the leaf's
+        is ours.
+    insensitive: words in names of models whose jobs are as fast anywhere.
     Raises ConfigError unless 1 >= node >= leaf >= across > 0.
     """
 
@@ -138,11 +140,13 @@ class SocketSpeed(ChangeCosts):
     """Run time grows with the normalised cost of communication, and by a factor beside another job on a socket.
 
     across_sockets: speed at the largest cost, two GPUs of two sockets; between it and 1 the run time follows the cost
-    (see placements.topology_aware). beside: speed of a job of several GPUs while another job has GPUs on a socket of
-    its own, however many: the paper takes the mean over pairs. Defaults: AlexNet, batch size 1, on 2 P100, in the
-    profile published with the paper; beside is its mean over the eight programs beside it. A gang on several nodes
-    that would fit on one has the largest cost; the paper has none. insensitive: words in names of models whose
-    distance does not count (GoogLeNet's run times there differ by 1 %). Raises ConfigError for speeds outside 0 to 1.
+        (see placements.topology_aware).
+    beside: speed of a job of several GPUs while another job has GPUs on a socket of its own, however many: the paper
+        takes the mean over pairs. Defaults: AlexNet, batch size 1, on 2 P100, in the profile published with the paper;
+        beside is its mean over the eight programs beside it. A gang on several nodes that would fit on one has the
+        largest cost; the paper has none.
+    insensitive: words in names of models whose distance does not count (GoogLeNet's run times there differ by 1 %).
+    Raises ConfigError for speeds outside 0 to 1.
     Source: Amaral et al., SC '17, sections 3 and 4.
     """
 

@@ -48,8 +48,8 @@ class LimitTable:
     of_job: (J, K) rows of room that hold the job back, -2 - row of those in which it only counts, NONE = none. amount:
     (J, K) what the job uses of it.
     throttle: (J,) the limit that is the number of tasks of its array which may run at once, NONE = none.
-    amounts: of what a kind is (jobs, gpus, ...), what each job uses (J,). kinds: RUNNING, used from a job's start to
-    its end, or SUBMITTED, from its submission to its end.
+    amounts: of what a kind is (jobs, gpus, ...), what each job uses (J,).
+    kinds: RUNNING, used from a job's start to its end, or SUBMITTED, from its submission to its end.
     Source: Slurm's src/slurmctld/acct_policy.c, and its "resource limits" page for the precedence.
     """
 
@@ -370,8 +370,9 @@ REASONS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Admission:
-    """Of each job: why it would wait for ever, "" = it may start. (J,). submitted: limits on jobs that came and have
-    not ended. Only time limits that are told are held against a job.
+    """Of each job: why it would wait for ever, "" = it may start. (J,).
+
+    submitted: limits on jobs that came and have not ended. Only time limits that are told are held against a job.
     Source: Slurm's src/slurmctld/job_mgr.c (job_limits_check) and acct_policy.c; reasons as squeue shows them, without
     QOS or Assoc before.
     """

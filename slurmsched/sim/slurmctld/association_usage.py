@@ -24,8 +24,10 @@ Key = tuple[str, str]  # account, user or ""
 class AssociationTree:
     """One row an association: 0 is root, accounts come before what is below them. (A,) but of_job (J,).
 
-    limits: as given. parent: row above, -1 above root. user: whether it is a user's. of_job: the user's own row, the
-    account's for a job without a user.
+    limits: as given.
+    parent: row above, -1 above root.
+    user: whether it is a user's.
+    of_job: the user's own row, the account's for a job without a user.
     """
 
     limits: tuple[LimitSpec, ...]

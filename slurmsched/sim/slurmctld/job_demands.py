@@ -29,16 +29,23 @@ FIRST_LOOK_S = 3.0
 class SubmittedRequests(Table):
     """One row a job of a trace, in its order. All columns are (J,). Zero or empty = not told.
 
-    nodes: 0 = as few as hold the GPUs. cpus, memory_mib: of the whole job; 0 CPUs = as many parts of a node's CPUs
-    as of its GPUs. array_id: job id of the array that a task belongs to, 0 for other jobs; tasks of one array are
-    one record until they start. array_limit: how many tasks of it may run at once, 0 = any number. dependency:
-    Slurm's text, "afterok:12:13,afterany:14" or "singleton". node_list: comma list of nodes the job must run on.
-    constraint: features of its nodes (ClusterLayout.with_features). licenses: "matlab:2,ansys:1".
-    exclusive: it has its nodes alone. fixed_priority: set by an operator, 0 = by factors.
-    begin_s: not before. cancel_s: ended by its user then.
-    fails: ends with an error, so that afterok is not satisfied. epilog_s: from its end to the return of its nodes,
-    NaN = as the model says. epilog_spread_s: so much before the last one the others come back, below 0: the last
-    one is the first by order. comment: hints (docs/hints.md) are read from it.
+    nodes: 0 = as few as hold the GPUs.
+    cpus, memory_mib: of the whole job; 0 CPUs = as many parts of a node's CPUs as of its GPUs.
+    array_id: job id of the array that a task belongs to, 0 for other jobs; tasks of one array are one record until they
+        start.
+    array_limit: how many tasks of it may run at once, 0 = any number.
+    dependency: Slurm's text, "afterok:12:13,afterany:14" or "singleton".
+    node_list: comma list of nodes the job must run on.
+    constraint: features of its nodes (ClusterLayout.with_features).
+    licenses: "matlab:2,ansys:1".
+    exclusive: it has its nodes alone.
+    fixed_priority: set by an operator, 0 = by factors.
+    begin_s: not before.
+    cancel_s: ended by its user then.
+    fails: ends with an error, so that afterok is not satisfied.
+    epilog_s: from its end to the return of its nodes, NaN = as the model says.
+    epilog_spread_s: so much before the last one the others come back, below 0: the last one is the first by order.
+    comment: hints (docs/hints.md) are read from it.
     """
 
     nodes: Int64s = column(np.int64, 0)

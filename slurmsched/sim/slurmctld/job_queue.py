@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 class QueueRecords:
     """Records in the order in which a pass tests them. All columns are (E,) int64.
 
-    row: of the job. pool, part: rows of JobDemands.usable and .members for the record's partition. array: the same
-    number for the tasks of an array in one partition, 0 = no array. alike: the same number for records that ask for the
-    same, from 0 on.
+    row: of the job.
+    pool, part: rows of JobDemands.usable and .members for the record's partition.
+    array: the same number for the tasks of an array in one partition, 0 = no array.
+    alike: the same number for records that ask for the same, from 0 on.
     """
 
     row: Int64s

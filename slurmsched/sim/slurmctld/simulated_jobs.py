@@ -137,14 +137,21 @@ class JobPhase(IntEnum):
 class SimulatedJobs:
     """One row a job of the trace, in its order. All columns are (J,); the cluster changes them in place.
 
-    submit_s: Slurm's, moves at a requeue. eligible_s: when begin time, requeue delay and dependencies let it start.
-    start_s: of this run. stopped_s: when it last ran or came. run_until_s: when this run ends by itself.
-    kept_s: progress that survived all requeues. executed_s, wasted_s: run time over all runs, and the part of it
-    that made no lasting progress (restarts, work since the last checkpoint). saved_s, safe_s: progress that the job
-    saves when it is signalled, and since when that is on disk; NaN = not signalled in this run. ended_as: state in the
-    end. leave_s: when this run ends as it was preempted, infinite = it was not.
-    factors: priority points that never change. points: those of fair share, of the rows that it is given. refused: it
-    was not let in, and counts nowhere.
+    submit_s: Slurm's, moves at a requeue.
+    eligible_s: when begin time, requeue delay and dependencies let it start.
+    start_s: of this run.
+    stopped_s: when it last ran or came.
+    run_until_s: when this run ends by itself.
+    kept_s: progress that survived all requeues.
+    executed_s: run time over all runs.
+    wasted_s: the part of it that made no lasting progress (restarts, work since the last checkpoint).
+    saved_s: progress that the job saves when it is signalled; NaN = not signalled in this run.
+    safe_s: since when that is on disk.
+    ended_as: state in the end.
+    leave_s: when this run ends as it was preempted, infinite = it was not.
+    factors: priority points that never change.
+    points: those of fair share, of the rows that it is given.
+    refused: it was not let in, and counts nowhere.
     """
 
     # Over 30 lines: one line for each array of the state.

@@ -244,7 +244,10 @@ class SimulatedSlurmctld(SlurmctldEvents):
     """A trace on nodes under slurmctld's rules; a `Cluster` for run_cycle, a `SimulatedCluster` for replay.
 
     nodes: GPUs of each node, or the whole layout. One node that holds all GPUs is the "count" model, where nodes do not
-    matter. requests: what the jobs ask for beyond GPUs and time. recorded_passes: those of a recorded slurmctld.
+        matter.
+    requests: what the jobs ask for beyond GPUs and time.
+    recorded_passes: those of a recorded slurmctld.
+
     docs/replay.md lists what is left out.
     Raises InputError for a job that could never start and for names that are not in the layout.
     """

@@ -20,46 +20,60 @@ RESETS = ("none", "now", "daily", "weekly", "monthly", "quarterly", "yearly")
 class SlurmctldSettings:
     """slurmctld's delays, limits and weights; defaults are Slurm's own, but for the priority ones. Times in seconds.
 
-    epoch_s: Unix time of the model's 0. tick_s: slurmctld's clock counts in these, and as often it looks whether a pass
-    is asked for: for the main scheduler at whole multiples of it, for backfill at bf_phase_s, bf_phase_s + tick_s, ...,
-    never before.
-    batch_sched_delay_s: least time between two main passes that were asked for. has_epilog: with an Epilog the end of
-    a job starts a pass of its own at once, unless `defer` is set; without one it asks for the next.
+    epoch_s: Unix time of the model's 0.
+    tick_s: slurmctld's clock counts in these, and as often it looks whether a pass is asked for: for the main scheduler
+        at whole multiples of it, for backfill at bf_phase_s, bf_phase_s + tick_s, ..., never before.
+    batch_sched_delay_s: least time between two main passes that were asked for.
+    has_epilog: with an Epilog the end of a job starts a pass of its own at once, unless `defer` is set; without one it
+        asks for the next.
     sched_interval_s: between two passes over the whole queue, of which one is at sched_phase_s; the others look at the
-    first queue_depth records.
+        first queue_depth records.
     backfill: "slurm" as slurmctld does, "easy" reserves for the first job only, "none" leaves the main scheduler alone.
     bf_clock: while jobs wait, backfill passes come every bf_interval_s by a clock of their own, as slurmctld's do; on
-    for a site's settings. Else a change brings the next pass at once where the last is that long ago.
-    bf_interval_s: from a backfill pass to the next; bf_window_s: how far ahead reservations go; bf_resolution_s:
-    slots of reservations are rounded to it; bf_max_job_test: jobs looked at; bf_max_job_array_resv: tasks of an array
-    that get a reservation; bf_node_space_size: records of reservations, at which a pass ends, 0 = bf_max_job_test;
-    bf_max_job_user, _part, _user_part, _start: per pass, 0 = no limit. bf_min_age_reserve_s, bf_min_prio_reserve:
-    age and priority from which a job gets a reservation.
-    preempt_type: PreemptType; preempt_mode: how a preempted job ends whose partition or QOS has no mode of its own;
+        for a site's settings. Else a change brings the next pass at once where the last is that long ago.
+    bf_interval_s: from a backfill pass to the next.
+    bf_window_s: how far ahead reservations go.
+    bf_resolution_s: slots of reservations are rounded to it.
+    bf_max_job_test: jobs looked at.
+    bf_max_job_array_resv: tasks of an array that get a reservation.
+    bf_node_space_size: records of reservations, at which a pass ends, 0 = bf_max_job_test.
+    bf_max_job_user, bf_max_job_part, bf_max_job_user_part, bf_max_job_start: per pass, 0 = no limit.
+    bf_min_age_reserve_s, bf_min_prio_reserve: age and priority from which a job gets a reservation.
+    preempt_type: PreemptType.
+    preempt_mode: how a preempted job ends whose partition or QOS has no mode of its own.
     preempt_exempt_s: how long a job runs before it may be preempted.
-    shortest_run: a job of one node takes it from the shortest run of neighbouring nodes that fit, as Slurm 24.11
-    does; else the lowest that fits. last_of_all: backfill has a job begin when the last of the running jobs that it
-    took away ends, wherever that runs, as Slurm 24.11 does; else the last of those on the nodes that the job gets.
-    weight_*: PriorityWeight*; max_age_s: PriorityMaxAge; favor_small: PriorityFavorSmall; calc_period_s: ages are
-    brought up to date this often. base_priority: what the other factors add, equal for all.
-    decay_half_life_s: PriorityDecayHalfLife, 0 = usage never fades; usage_reset: PriorityUsageResetPeriod, "none",
-    "now", "daily", "weekly", "monthly", "quarterly" or "yearly"; fair_tree: unless NO_FAIR_TREE; damping:
-    FairShareDampeningFactor; billing_max: PriorityFlags=MAX_TRES. safe_limits: AccountingStorageEnforce=safe, a job
-    starts only if what its limits leave lasts to its end.
+    shortest_run: a job of one node takes it from the shortest run of neighbouring nodes that fit, as Slurm 24.11 does;
+        else the lowest that fits.
+    last_of_all: backfill has a job begin when the last of the running jobs that it took away ends, wherever that runs,
+        as Slurm 24.11 does; else the last of those on the nodes that the job gets.
+    weight_*: PriorityWeight*.
+    max_age_s: PriorityMaxAge.
+    favor_small: PriorityFavorSmall.
+    calc_period_s: ages are brought up to date this often.
+    base_priority: what the other factors add, equal for all.
+    decay_half_life_s: PriorityDecayHalfLife, 0 = usage never fades.
+    usage_reset: PriorityUsageResetPeriod, "none", "now", "daily", "weekly", "monthly", "quarterly" or "yearly".
+    fair_tree: unless NO_FAIR_TREE.
+    damping: FairShareDampeningFactor.
+    billing_max: PriorityFlags=MAX_TRES.
+    safe_limits: AccountingStorageEnforce=safe, a job starts only if what its limits leave lasts to its end.
     submit_late_s: a job comes so much after its recorded Submit, which sacct rounds down to a second; half a second for
-    a site's settings. epilog_s: from the end of a job to the return of what it held, a second for a site's settings.
-    kill_wait_s: from a requeue to that. message_timeout_s: MessageTimeout; so long after KillWait a pass may end jobs
-    that have had their GraceTime. requeue_delay_s: from then until it may start again (cred_expire; from 25.11
-    on requeue_delay).
-    time_limit_check_s: a job is found over its limit at most this much late; a run beyond its time limit ends half
-    of it late, one whose GPU minutes or wall time are used up at the next whole multiple.
+        a site's settings.
+    epilog_s: from the end of a job to the return of what it held, a second for a site's settings.
+    kill_wait_s: from a requeue to that.
+    message_timeout_s: MessageTimeout; so long after KillWait a pass may end jobs that have had their GraceTime.
+    requeue_delay_s: from then until it may start again (cred_expire; from 25.11 on requeue_delay).
+    time_limit_check_s: a job is found over its limit at most this much late. A run beyond its time limit ends half of
+        it late. One whose GPU minutes or wall time are used up ends at the next whole multiple.
     rpc_latency_s, writes_per_s: each lever we write takes effect so long after it was planned, and that many a second;
-    0 writes a second = all at once. Steps of preemptions take effect at once: each waits for the answer before it.
+        0 writes a second = all at once. Steps of preemptions take effect at once: each waits for the answer before it.
     min_job_age_s: how long an ended job is shown.
-    restart_cost_s: run time without progress after every restart. checkpoint_s: progress made in a run survives
-    in steps of this; 0 = all that was made until the requeue, infinite = nothing but what a signal saved.
+    restart_cost_s: run time without progress after every restart.
+    checkpoint_s: progress made in a run survives in steps of this; 0 = all that was made until the requeue, infinite =
+        nothing but what a signal saved.
     save_s: from the signal that a job's ckpt hint asks for until the work it had done by then is safe; it works on
-    meanwhile. leaves_saved: it requeues itself then; else it works until it is told to go.
+        meanwhile.
+    leaves_saved: it requeues itself then; else it works until it is told to go.
     """
 
     epoch_s: float = 0.0

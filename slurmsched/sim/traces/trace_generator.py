@@ -61,9 +61,11 @@ class ObservedWorkload:
 class SyntheticWorkload:
     """Who comes when, with what.
 
-    jobs_per_day: mean rate. hourly: (168,) relative rate of each hour of the week from Monday 0 h; all equal = Poisson.
-    sizes: GPUs -> weight. laws: GPUs -> run times; sizes without their own take `law`. users: weight of each user,
-    busiest first.
+    jobs_per_day: mean rate.
+    hourly: (168,) relative rate of each hour of the week from Monday 0 h; all equal = Poisson.
+    sizes: GPUs -> weight.
+    laws: GPUs -> run times; sizes without their own take `law`.
+    users: weight of each user, busiest first.
     """
 
     jobs_per_day: float = 500.0

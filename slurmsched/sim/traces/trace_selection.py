@@ -45,8 +45,9 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selected:
-    """The jobs to replay. `recorded.trace.counted` says which of them count. notes: what was done, as text.
+    """The jobs to replay. `recorded.trace.counted` says which of them count.
 
+    notes: what was done, as text.
     begin_s: when the window begins, on the clock of the trace.
     """
 

@@ -94,7 +94,9 @@ Verdict = tuple[str, str, str]  # verdict, what was found, the line that changes
 class SettingCheck:
     """One check.
 
-    name: the setting. why: one sentence on what it does to scheduling. judge: gives the verdict for a site.
+    name: the setting.
+    why: one sentence on what it does to scheduling.
+    judge: gives the verdict for a site.
     """
 
     name: str

@@ -16,7 +16,10 @@ from slurmsched.slurm.site import read_settings
 class GpuPartition:
     """A partition with GPUs.
 
-    nodes: nodes with GPUs. gpus: whole GPUs. types: their types, ascending. mig: MIG devices.
+    nodes: nodes with GPUs.
+    gpus: whole GPUs.
+    types: their types, ascending.
+    mig: MIG devices.
     unread: nodes whose gres cannot be read.
     """
 
@@ -30,9 +33,12 @@ class GpuPartition:
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredSite:
-    """A site. version, cluster, slurm_user: of slurm.conf. partitions: those with GPUs, most GPUs first.
+    """A site.
 
-    settings: keys of slurm.conf that begin with Priority."""
+    version, cluster, slurm_user: of slurm.conf.
+    partitions: those with GPUs, most GPUs first.
+    settings: keys of slurm.conf that begin with Priority.
+    """
 
     version: str
     cluster: str
