@@ -135,6 +135,20 @@ def in_cluster(nodes: int, gangs: int, rounds: int) -> None:
         print(f"| {n} | {took[n] * 1e3:,.1f} ms | {each} |")
 
 
+def few_cpus(nodes: int, rounds: int) -> None:
+    """One `place` call of `synergy`, with as many waiting jobs as GPUs."""
+    placement = registry.make_plugin("placements", "synergy", key="placement")
+    hosts = [{"name": f"n{i}", "gpus": 8, "cpus": 64, "memory_mib": 500.0 * 1024} for i in range(nodes)]
+    print(f"\n`synergy`, {nodes} nodes of 8 GPUs, {8 * nodes} jobs of one GPU\n")
+    print("| jobs | placed | CPU of the cycle |\n| --- | --- | --- |")
+    for name, asked in (("of three models", {}), ("that ask for 12 of 64 CPUs", {"cpus": 12, "memory_mib": 1024.0})):
+        comments = [f"slurmsched: model={('alexnet', 'res18', 'gnmt')[i % 3]}" for i in range(8 * nodes)]
+        given = snapshot([{"gpus": 1, "comment": comment, **asked} for comment in comments], hosts)
+        order = Ranking(np.arange(len(given.jobs)))
+        took_s = least_s(partial(placement.place, given, order), rounds)
+        print(f"| {name} | {len(placement.place(given, order).rows)} | {took_s * 1e3:,.1f} ms |")
+
+
 def time_node_lists(nodes: int, candidates: int, rounds: int) -> None:
     """What the node lists of a cycle cost, by the default placement."""
     print(f"\nNode lists of a cycle by `linked`: {nodes} nodes, {8 * nodes} GPUs, {candidates} jobs, Slurm 26.05\n")
@@ -253,6 +267,7 @@ def main() -> None:
     options = parser.parse_args()
     load()
     in_cluster(options.nodes, options.gangs, options.rounds)
+    few_cpus(options.plan_nodes // 2, options.rounds)
     time_node_lists(options.nodes, options.candidates, options.rounds)
     whole_plans(options.plan_nodes, options.plan_jobs, options.rounds)
     on_one_machine(options.rounds)

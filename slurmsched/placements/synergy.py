@@ -10,6 +10,7 @@ from functools import cache, partial
 import numpy as np
 
 from slurmsched.estimators.cpu_memory_speeds import SYNERGY, CpusAndMemory, cpu_memory_profiles, profile_of
+from slurmsched.kernels.gang_fit import pick_gang
 from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s, made_read_only
 from slurmsched.model.gpu_masks import bit_counts, lowest_bits
@@ -105,6 +106,12 @@ class _Demands:
         cpus = float(max(int(each.cpus * gpus), 1)) if each.cpus else 0.0
         return self._within(row, 0, cpus), self._within(row, 1, float(int(memory_mib)))
 
+    def above_part(self, row: int, share: CpusAndMemory) -> bool:
+        """Whether it asks for more than its part, so that it cannot fall back to it. share: of one GPU, 0 = any."""
+        gpus = int(self.jobs.gpus[row])
+        parts = (share.cpus * gpus, share.memory_gib * MIB * gpus)
+        return any(part and self._within(row, which, 0.0) > part + TINY for which, part in enumerate(parts))
+
     def _of_comment(self, comment: str) -> CpusAndMemory | None:
         profile = profile_of(self._profiles, parse_hints(comment).model or "")
         return profile.best() if profile else None
@@ -121,7 +128,11 @@ class _Demands:
 
 @dataclass(slots=True)
 class _Nodes:
-    """What is free of each node. gpus, cpus, memory_mib: (N,). mask: (N,) free GPUs. size: (N,) GPUs there are."""
+    """What is free of each node. gpus, cpus, memory_mib: (N,). mask: (N,) free GPUs. size: (N,) GPUs there are.
+
+    share: (N,) of one GPU. kind: (N,) index of it in shares, which has each once.
+    spare_cpus, spare_memory_mib: (N,) what jobs there have above their parts and may give up.
+    """
 
     mask: Int64s
     cpus: Floats
@@ -129,20 +140,44 @@ class _Nodes:
     size: Int64s
     share: list[CpusAndMemory]
     gpus: Int64s = field(init=False)
+    shares: list[CpusAndMemory] = field(init=False)
+    kind: Int64s = field(init=False)
+    spare_cpus: Floats = field(init=False)
+    spare_memory_mib: Floats = field(init=False)
 
     def __post_init__(self) -> None:
         self.gpus = bit_counts(self.mask)
+        self.shares = list(dict.fromkeys(self.share))
+        index = {share: place for place, share in enumerate(self.shares)}
+        self.kind = np.array([index[share] for share in self.share], np.int64)
+        self.spare_cpus, self.spare_memory_mib = np.zeros(len(self.size)), np.zeros(len(self.size))
+
+    def largest_share(self) -> CpusAndMemory:
+        """The most CPUs and the most memory for one GPU of any node; 0 where a node does not count them."""
+        having = [self.shares[kind] for kind in np.unique(self.kind[self.size > 0]).tolist()] or [_NO_PART]
+        cpus, memory_gib = [each.cpus for each in having], [each.memory_gib for each in having]
+        return CpusAndMemory(max(cpus) if all(cpus) else 0.0, max(memory_gib) if all(memory_gib) else 0.0)
 
 
 @dataclass(slots=True)
 class _Holding:
-    """Of a placed job: nodes, GPUs there, their masks, CPUs and memory in all."""
+    """Of a placed job: nodes, GPUs there, their masks, CPUs and memory in all.
+
+    least: CPUs and memory to which it may fall back; None if it gives up nothing.
+    """
 
     nodes: list[int]
     gpus: list[int]
     masks: list[int]
     cpus: float
     memory_mib: float
+    least: tuple[float, float] | None = None
+
+    @property
+    def spare(self) -> tuple[float, float]:
+        """CPUs and memory that it may give up."""
+        least = self.least or (self.cpus, self.memory_mib)
+        return max(self.cpus - least[0], 0.0), max(self.memory_mib - least[1], 0.0)
 
 
 class _Walk:
@@ -161,7 +196,8 @@ class _Walk:
         self.stays = holding(snapshot.jobs) & (self._held.count > 0)
         self._pool, self._usable = node_pools(snapshot)
         self._made: dict[int, _Holding] = {}
-        self._rank: dict[int, int] = {}
+        self._on: list[list[int]] = [[] for _ in size]
+        self._largest = self.nodes.largest_share()
 
     def run(self, order: Int64s) -> None:
         """Place these rows, as far as they fit. order: the most urgent first."""
@@ -181,12 +217,19 @@ class _Walk:
                     self._stay(row)
 
     def _by_demand(self, order: Int64s) -> list[int]:
-        """These rows, the largest demand for GPUs, then CPUs, then memory first; of equals the more urgent."""
-        wanted = [self._demands.of(row, _NO_PART, self._first) for row in order.tolist()]
+        """These rows, the largest demand for GPUs, then CPUs, then memory first; of equals the more urgent.
+
+        A job that asks for more than its part goes behind all before it in the order, and before all behind it: the
+        others could all run together, with their parts.
+        """
+        rows = order.tolist()
+        above = np.array([self._demands.above_part(row, self._largest) for row in rows], np.int64)
+        turn = (2 * np.cumsum(above) - above).tolist()
+        wanted = [self._demands.of(row, _NO_PART, self._first) for row in rows]
         gpus = self._snapshot.jobs.gpus[order].tolist()
-        keys = [(-size, -cpus, -memory, place) for place, (size, (cpus, memory)) in
-                enumerate(zip(gpus, wanted, strict=True))]  # fmt: skip
-        return [int(order[key[3]]) for key in sorted(keys)]
+        keys = [(now, -size, -cpus, -memory, place) for place, (now, size, (cpus, memory)) in
+                enumerate(zip(turn, gpus, wanted, strict=True))]  # fmt: skip
+        return [rows[key[-1]] for key in sorted(keys)]
 
     def _stay(self, row: int) -> None:
         """A running job on its GPUs, with what it holds or with what suits it."""
@@ -216,48 +259,57 @@ class _Walk:
             for node in self._candidates(usable, gpus, partial(self._demands.of, row, amount=amount)):
                 self._place(row, [node], [gpus], self._demands.of(row, self.nodes.share[node], amount))
                 return
-        for node in self._candidates(usable, gpus, lambda share: (0.0, 0.0)) if self._tunes else ():
-            wanted = self._demands.of(row, self.nodes.share[node], Amount.AT_MOST_PART)
+        at_most_part = partial(self._demands.of, row, amount=Amount.AT_MOST_PART)
+        for node in self._candidates(usable, gpus, at_most_part, reclaims=True) if self._tunes else ():
+            wanted = at_most_part(self.nodes.share[node])
             if self._reclaim(node, *wanted):
                 self._place(row, [node], [gpus], wanted)
                 return
 
     def _candidates(
-        self, usable: Bools, gpus: int, wanted: Callable[[CpusAndMemory], tuple[float, float]]
+        self, usable: Bools, gpus: int, wanted: Callable[[CpusAndMemory], tuple[float, float]], reclaims: bool = False
     ) -> Sequence[int]:
-        """Nodes that have that free, those with the fewest free GPUs first, then by row. wanted: by a GPU's part."""
-        nodes = self.nodes
+        """Nodes that have that free, those with the fewest free GPUs first, then by row. wanted: by a GPU's part.
+
+        reclaims: what jobs there can give up counts as free.
+        """
+        nodes, needed = self.nodes, self._needed(wanted)
         fits = usable & (nodes.gpus >= gpus)
-        for share in {nodes.share[node] for node in np.flatnonzero(fits).tolist()}:
-            cpus, memory_mib = wanted(share)
-            alike = np.array([each == share for each in nodes.share])
-            fits &= ~alike | ((nodes.cpus >= cpus) & (nodes.memory_mib >= memory_mib))
+        for free, spare, each in self._amounts(needed):
+            fits &= (free + spare if reclaims else free) >= each
         found = np.flatnonzero(fits)
         return found[np.argsort(nodes.gpus[found], kind="stable")].tolist()  # type: ignore[no-any-return]
 
+    def _needed(self, wanted: Callable[[CpusAndMemory], tuple[float, float]]) -> Floats:
+        """CPUs and memory by node. (N, 2)."""
+        by_kind = np.array([wanted(share) for share in self.nodes.shares], np.float64).reshape(-1, 2)
+        return by_kind[self.nodes.kind]
+
+    def _amounts(self, needed: Floats) -> tuple[tuple[Floats, Floats, Floats], ...]:
+        """What is free, what jobs can give up, and what is needed: of CPUs, and of memory. (N,) each."""
+        nodes = self.nodes
+        return ((nodes.cpus, nodes.spare_cpus, needed[:, 0]), (nodes.memory_mib, nodes.spare_memory_mib, needed[:, 1]))
+
     def _spread(self, row: int, gpus: int, usable: Bools) -> None:
-        """A job on several nodes has its part of each by GPUs: whole nodes, and the rest on one more."""
-        free = np.where(usable, self.nodes.gpus, 0)
-        nodes, counts, missing = list[int](), list[int](), gpus
-        for node in np.argsort(-free, kind="stable").tolist():
-            count = min(int(free[node]), missing)
-            nodes, counts, missing = [*nodes, node], [*counts, count], missing - count
-            if not missing:
-                break
-        fewest = max(
-            -(-gpus // max(int(self.nodes.size[usable].max(initial=1)), 1)), int(self._snapshot.jobs.nodes[row])
-        )
-        if missing or len(nodes) > fewest:
-            return
-        cpus, memory_mib = self._demands.of(row, self.nodes.share[nodes[0]], Amount.PART)
-        parts = _parts(nodes, counts)
-        fit = [
-            self._fits(node, 0, cpus * part, memory_mib * part)
-            or (self._tunes and self._reclaim(node, cpus * part, memory_mib * part))
-            for node, part in parts
-        ]
-        if all(fit):
+        """A job on as many nodes as it asks for, at least as many as it needs, has its part of each by GPUs."""
+        needed = self._needed(partial(self._demands.of, row, amount=Amount.PART)) / gpus
+        asked = max(int(self._snapshot.jobs.nodes[row]), 1)
+        size = max(int(self.nodes.size[usable].max(initial=1)), 1)
+        for reclaims in (False, True) if self._tunes else (False,):
+            room = np.where(usable, self.nodes.gpus, 0).astype(np.int64)
+            for free, spare, each in self._amounts(needed):
+                enough = np.minimum((free + spare if reclaims else free) + TINY, gpus * each)
+                room = np.where(each > 0, np.minimum(room, enough // np.where(each > 0, each, 1.0)), room)
+            shares = np.zeros(len(room), np.int64)
+            if not pick_gang(np.maximum(room, 0).astype(np.int64), np.zeros(len(room)), gpus, asked, size, shares):
+                continue
+            nodes = np.flatnonzero(shares).tolist()
+            counts = shares[nodes].tolist()
+            cpus, memory_mib = (float(needed[nodes, which].min()) * gpus for which in (0, 1))
+            for node, part in _parts(nodes, counts):
+                self._reclaim(node, cpus * part, memory_mib * part)
             self._place(row, nodes, counts, (cpus, memory_mib))
+            return
 
     def _fits(self, node: int, gpus: int, cpus: float, memory_mib: float) -> bool:
         nodes = self.nodes
@@ -268,17 +320,17 @@ class _Walk:
     def _reclaim(self, node: int, cpus: float, memory_mib: float) -> bool:
         """Whether so much is free on the node, once jobs there that have more than their part gave up what is more.
 
-        Jobs on the fewest nodes go first, then those with most CPUs for a GPU, then those with most memory.
+        Jobs on the fewest nodes go first, then those with most CPUs for a GPU, then those with most memory. None gives
+        up anything if all together cannot give up enough.
         """
-        rows = [row for row, made in self._made.items() if node in made.nodes and self._may_lose(row)]
-        rows.sort(key=self._excess)
-        for row in rows:
+        nodes = self.nodes
+        if (nodes.cpus[node] + nodes.spare_cpus[node] < cpus - TINY
+                or nodes.memory_mib[node] + nodes.spare_memory_mib[node] < memory_mib - TINY):  # fmt: skip
+            return False
+        for row in sorted(self._on[node], key=self._excess):
             if self._fits(node, 0, cpus, memory_mib):
                 return True
-            made, share = self._made[row], self.nodes.share[node]
-            less = self._demands.of(row, share, Amount.PART)
-            if less[0] < made.cpus or less[1] < made.memory_mib:
-                self._give_up(made, min(less[0], made.cpus), min(less[1], made.memory_mib))
+            self._give_up(self._made[row])
         return self._fits(node, 0, cpus, memory_mib)
 
     def _may_lose(self, row: int) -> bool:
@@ -289,11 +341,14 @@ class _Walk:
         gpus = sum(made.gpus)
         return len(made.nodes), -made.cpus / gpus, -made.memory_mib / gpus, int(self._snapshot.jobs.job_id[row])
 
-    def _give_up(self, made: _Holding, cpus: float, memory_mib: float) -> None:
+    def _give_up(self, made: _Holding) -> None:
+        cpus, memory_mib = made.spare
         for node, part in _parts(made.nodes, made.gpus):
-            self.nodes.cpus[node] += (made.cpus - cpus) * part
-            self.nodes.memory_mib[node] += (made.memory_mib - memory_mib) * part
-        made.cpus, made.memory_mib = cpus, memory_mib
+            self.nodes.cpus[node] += cpus * part
+            self.nodes.memory_mib[node] += memory_mib * part
+            self.nodes.spare_cpus[node] -= cpus * part
+            self.nodes.spare_memory_mib[node] -= memory_mib * part
+        made.cpus, made.memory_mib = made.cpus - cpus, made.memory_mib - memory_mib
 
     def _place(self, row: int, nodes: list[int], gpus: list[int], wanted: tuple[float, float]) -> None:
         chosen = sorted(zip(nodes, gpus, strict=True))
@@ -305,9 +360,16 @@ class _Walk:
         for node, mask in zip(made.nodes, made.masks, strict=True):
             self.nodes.mask[node] &= ~mask
             self.nodes.gpus[node] = int(self.nodes.mask[node]).bit_count()
+        if self._may_lose(row):
+            made.least = self._demands.of(row, self.nodes.share[made.nodes[0]], Amount.PART)
+        spare = made.spare
         for node, part in _parts(made.nodes, made.gpus):
             self.nodes.cpus[node] -= made.cpus * part
             self.nodes.memory_mib[node] -= made.memory_mib * part
+            if any(spare):
+                self._on[node].append(row)
+                self.nodes.spare_cpus[node] += spare[0] * part
+                self.nodes.spare_memory_mib[node] += spare[1] * part
 
     def assignments(self, order: Int64s) -> Assignments:
         """Those placed, in this order."""

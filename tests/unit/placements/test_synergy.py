@@ -72,6 +72,44 @@ def test_synergy__running_jobs() -> None:
     assert {job: cpus for job, (cpus, _) in placed(Synergy(running="retuned"), at).items()} == {1: 4, 2: 8}
 
 
+def placed_on(at: Snapshot) -> dict[int, list[tuple[int, int]]]:
+    """Nodes and GPUs there of each job that is placed."""
+    made = Synergy().place(at, Ranking(np.arange(len(at.jobs))))
+    pairs = list(zip(made.node.tolist(), made.gpus.tolist(), strict=True))
+    ends = (made.first + made.count).tolist()
+    return {int(at.jobs.job_id[row]): pairs[first:end]
+            for row, first, end in zip(made.rows.tolist(), made.first.tolist(), ends, strict=True)}  # fmt: skip
+
+
+def test_synergy__a_gang_has_the_nodes_that_it_asks_for() -> None:
+    """Two GPUs on two nodes are one on each, and 8 on two nodes of 8 are four on each. A gang that CPUs do not let
+    on one of the nodes waits, or makes a job there fall back to its part."""
+    nodes = [{**NODE, "name": name} for name in ("n1", "n2")]
+    two = asks(1, "gnmt", nodes=2)
+    assert placed_on(snapshot([{**two, "gpus": 2}], nodes)) == {1: [(0, 1), (1, 1)]}
+    large = [{**node, "gpus": 8} for node in nodes]
+    assert placed_on(snapshot([{**two, "gpus": 8}], large)) == {1: [(0, 4), (1, 4)]}
+    runs = asks(2, "alexnet", state="RUNNING", cpus=15, memory_mib=1024.0)
+    held = [{"job_id": 2, "node": "n2", "gpus": 1, "gpu_mask": 1}]
+    full = [nodes[0], {**nodes[1], "cpus_used": 15, "memory_used_mib": 1024.0}]
+    assert sorted(placed_on(snapshot([{**two, "gpus": 2}, runs], full, allocations=held))) == [2]
+    beside = [asks(1, "alexnet"), asks(2, "alexnet"), {**asks(3, "gnmt", nodes=2), "gpus": 2, "cpus": 12}]
+    assert len(placed_on(snapshot(beside, nodes))) == 3
+
+
+def test_synergy__nothing_is_given_up_in_vain() -> None:
+    """Job 2 asks for memory that the node would not have if job 1 fell back: job 1 keeps its 12 CPUs."""
+    at = snapshot([asks(1, "alexnet"), asks(2, "gnmt", cpus=5, memory_mib=390 * 1024.0)], [NODE])
+    assert placed(Synergy(), at) == {1: (12, 125)}
+
+
+def test_synergy__a_job_above_its_part_passes_nobody() -> None:
+    """Job 2 asks for 14 of 16 CPUs for one of four GPUs. Behind job 1 it waits, before it it starts."""
+    large = {"cpus": 14, "memory_mib": 1024.0}
+    assert sorted(placed(Synergy(), snapshot([asks(1, "alexnet"), asks(2, "gnmt", **large)], [NODE]))) == [1]
+    assert sorted(placed(Synergy(), snapshot([asks(1, "gnmt", **large), asks(2, "alexnet")], [NODE]))) == [1]
+
+
 def replayed(*models: str, placement: str, durations: tuple[int, ...] = ()) -> list[float]:
     """JCT [s] of jobs of one GPU that come at once and take 1,000 s on their part of a node."""
     jobs = len(models)
