@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -53,6 +54,7 @@ class PublishedRow:
     differs: why ours may lie outside; then the row need not hold.
     absent: why it is not replayed at all.
     beside: what else to know.
+    label: the policies of a claim, where the table has several claims of this trace on this cluster.
     Figures are named as in the JSON of `slurmsched replay`; a range of two peers is a pair.
     """
 
@@ -78,6 +80,7 @@ class PublishedRow:
     differs: str = ""
     absent: str = ""
     beside: str = ""
+    label: str = ""
     figures: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
@@ -142,7 +145,24 @@ def published_tables(wanted: Sequence[str] = ()) -> Iterator[PublishedTable]:
 def _parsed(name: str, found: dict[str, Any]) -> PublishedTable:
     of_table = {key: found.pop(key) for key in ("title", "mean_tolerance_pct", "note") if key in found}
     rows = tuple(_row(name, {**found, **row}) for row in found.pop("rows"))
-    return PublishedTable(name=name, source=found["source"], rows=rows, **of_table)
+    return PublishedTable(name=name, source=found["source"], rows=_labelled(rows), **of_table)
+
+
+def _labelled(rows: Sequence[PublishedRow]) -> tuple[PublishedRow, ...]:
+    """The rows, with a label where claims of the same trace and cluster differ in their policies alone."""
+    claims = Counter(_place(row) for row in rows)
+    return tuple(replace(row, label=_policies(row)) if claims[_place(row)] > 1 else row for row in rows)
+
+
+def _policies(row: PublishedRow) -> str:
+    """Names of the policies of a claim that is replayed."""
+    if row.absent or not (row.against or row.against_placement):
+        return ""
+    return " against ".join(text.partition(":")[0] for text in (row.policy, row.against) if text)
+
+
+def _place(row: PublishedRow) -> tuple[str, str, bool]:
+    return row.trace, row.cluster, bool(row.absent)
 
 
 def _row(name: str, found: dict[str, Any]) -> PublishedRow:
@@ -360,7 +380,7 @@ def _claim_cells(result: TableResult) -> tuple[str, ...]:
     theirs = ", ".join(_claimed(name, *pair) for name, pair in row.figures.items())
     ours = ", ".join(_claim(each.figure, each.ours) for each in result.comparisons)
     off = ", ".join(_percent(each) for each in result.comparisons)
-    where = f"{row.trace}, {row.source}" if row.absent else row.trace
+    where = f"{row.trace}, {row.source}" if row.absent else ", ".join(filter(None, (row.trace, row.label)))
     return (where, result.trace_digest, row.cluster, theirs, ours, off, "", result.verdict)
 
 
