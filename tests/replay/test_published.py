@@ -135,6 +135,14 @@ def test_docs__show_every_row() -> None:
     assert absent - set(documented()) == set()
 
 
+def test_docs__tell_the_claims_of_a_table_apart() -> None:
+    """No two rows of a table of claims have the same name on the same cluster."""
+    for section in DOCS.split("\n## claims-")[1:]:
+        lines = [line for line in section.split("\n## ")[0].splitlines() if line.startswith("| ")]
+        places = [tuple(line.strip("| ").split(" | "))[0:3:2] for line in lines if "not reproduced" not in line]
+        assert len(places) == len(set(places)), places
+
+
 @pytest.mark.parametrize("trace", GPUS)
 def test_fifo__ends_every_job_as_four_programs_do(trace: str) -> None:
     """Every job's end to the second."""
