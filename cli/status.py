@@ -80,7 +80,7 @@ def _mode(facts: dict[str, Any]) -> str:
 
 def _at_work(facts: dict[str, Any]) -> str:
     if not facts["working"]:
-        return "nobody now"
+        return "no daemon or tick runs now"
     does, work = "writes" if facts["writing"] else "writes nothing", facts["work"]
     since = f", since {duration(facts['now_s'] - work['since_s'])}; slurmsched {work['version']}" if work else ""
     return f"{facts['working']} ({does}{since})"

@@ -48,7 +48,7 @@ class LeaseHolder:
 
     def __str__(self) -> str:
         if self.remaining_s <= 0:
-            return "nobody leads now"
+            return "no host leads now"
         return f"{self.name} leads, term {self.term}; its lease ends in {self.remaining_s:.0f} s unless renewed"
 
 

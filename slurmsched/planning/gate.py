@@ -135,9 +135,9 @@ def row_of(action: Action, snapshot: Snapshot) -> int:
 
 CHANGED = "changed since the snapshot"
 ASKS = f"{CHANGED}: it asks for"
-DOUBTFUL = "what a doubled or forged record tells"  # of a job whose record cannot be read for sure
+DOUBTFUL = "something unknown: its record is ambiguous or forged"
 UNREAD_COMMENT = "its AdminComment could not be read"
-FOREIGN_COMMENT = f"{CHANGED}: the text of somebody else"
+FOREIGN_COMMENT = f"{CHANGED}: the text of another user"
 FOREIGN_FIELD = f"{CHANGED}: its"  # and the name of the option, and what it is
 
 
@@ -158,7 +158,7 @@ def submit_time_unknown(action: Action | None, _: GateContext) -> str:
     """ "" if the submit time is known. Without it a job cannot be distinguished from a later one with the same id."""
     if action is None or isinstance(action, DeleteReservation) or isfinite(action.submit_s):
         return ""
-    return "its submit time is not known, so that its id could not be told from one used again"
+    return "its submit time is unknown, so a reused id could not be detected"
 
 
 def run_changed(action: Action | None, view: GateContext) -> str:
@@ -513,10 +513,7 @@ def _gives_back(action: Action) -> bool:
     return action.kind in ("delay", "unreserve") or (isinstance(action, JoinReservation) and not action.name)
 
 
-# The gate: every action of a plan passes here, when it is planned and again right before it is sent.
-#
-# One table of rules; the first that catches an action is its reason. Rules of SEND look at the job as it is then,
-# those of APPLY at what keeps everything from being sent.
+# The gate.
 
 
 class GateTime(StrEnum):
@@ -562,7 +559,7 @@ RULES = (
     GateRule("stop-file", GateTime.APPLY, "the administrator's stop file", lambda _, view: view.stopped),
     GateRule("load", GateTime.APPLY, "slurmctld's load, and how fast it answers", lambda _, view: view.busy),
     GateRule("managed", GateTime.PLAN, "the job is in scope, and its priority is ours to move", not_managed),
-    GateRule("victim", GateTime.PLAN, "the job can be requeued, and nobody said that it must not", not_preemptible),
+    GateRule("victim", GateTime.PLAN, "the job can be requeued, and its user and the site allow it", not_preemptible),
     GateRule("bounds", GateTime.PLAN, "values that Slurm takes", out_of_bounds),
     GateRule("size", GateTime.PLAN, "a size between the job's hints", size_outside_hints),
     GateRule("cpus", GateTime.PLAN, "no fewer and no more CPUs than the job's hints", cpus_outside_hints),
@@ -573,19 +570,19 @@ RULES = (
     GateRule("lease", GateTime.PLAN, "no two jobs take GPUs of each other in turn", lease_limit),
     GateRule("earlier-step", GateTime.SEND, "no earlier step of its operation was refused", earlier_step),
     GateRule("gone", GateTime.SEND, "the job is in the queue", job_left_queue),
-    GateRule("submit-time", GateTime.SEND, "the job is known for good", submit_time_unknown),
+    GateRule("submit-time", GateTime.SEND, "its submit time is known, so no reused id passes", submit_time_unknown),
     GateRule("other-run", GateTime.SEND, "it is the same run", run_changed),
     GateRule("state", GateTime.SEND, "it waits, or runs, as the action needs", state_changed),
-    GateRule("value", GateTime.SEND, "nobody else changed the lever", value_changed),
-    GateRule("node-list", GateTime.SEND, "nobody else changed its node list", node_list_changed),
-    GateRule("admin-comment", GateTime.SEND, "nobody else wrote its AdminComment", comment_changed),
-    GateRule("start", GateTime.SEND, "nobody else changed its earliest start", start_changed),
+    GateRule("value", GateTime.SEND, "no other user changed the value", value_changed),
+    GateRule("node-list", GateTime.SEND, "no other user changed its node list", node_list_changed),
+    GateRule("admin-comment", GateTime.SEND, "no other user wrote its AdminComment", comment_changed),
+    GateRule("start", GateTime.SEND, "no other user changed its earliest start", start_changed),
     GateRule("request", GateTime.SEND, "its request is unchanged, and so is its number of GPUs", request_changed),
     GateRule("size", GateTime.SEND, "the hints still let it lose nodes", shrink_disallowed),
     GateRule(
         "asks", GateTime.SEND, "it asks for nothing that a list, request or number of ours breaks", requirements_changed
     ),
-    GateRule("reservation", GateTime.SEND, "nobody else gave it a reservation", reservation_changed),
+    GateRule("reservation", GateTime.SEND, "no other user gave it a reservation", reservation_changed),
     GateRule("exclusive", GateTime.SEND, "it asks for no more of its nodes", exclusive_changed),
     GateRule("bounds", GateTime.SEND, "values that Slurm takes", out_of_bounds),
     GateRule("beneficiary", GateTime.SEND, "the job that is to get the GPUs can start", beneficiary_cannot_start),

@@ -127,7 +127,7 @@ ENDS = "its lease ends in 20 s unless renewed"
             "leader   a leads, term 3; its lease ends in 20 s unless renewed; this host, b, stands by",
         ),
         (LeaseHolder("b", 4, 20.0, 30.0), f"leader   b leads, term 4; {ENDS} (this host)"),
-        (LeaseHolder("a", 3, -5.0, 30.0), "leader   nobody leads now"),
+        (LeaseHolder("a", 3, -5.0, 30.0), "leader   no host leads now"),
     ],
 )
 def test_status__says_who_leads(leader, expected, run, fakes):

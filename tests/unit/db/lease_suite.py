@@ -166,7 +166,7 @@ class LeaseSuite:
         a, b = host("a"), host("b")
         a.lease.take()
         a.lease.release()
-        assert (a.lease.remaining_s, str(b.lease.leader()), b.lease.take()) == (0.0, "nobody leads now", True)
+        assert (a.lease.remaining_s, str(b.lease.leader()), b.lease.take()) == (0.0, "no host leads now", True)
 
     def test_release__not_the_lease_of_another(self, host) -> None:
         """Who lost it gives back nothing."""

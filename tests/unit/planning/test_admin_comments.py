@@ -211,7 +211,7 @@ def test_lever__leaves_the_text_of_somebody_else(rights: Rights, tmp_path: Path)
     slurm = OneJob(rights)
     slurm.comment = f"by | hand\n{TEXT}"
     said = cycle(slurm, tmp_path)
-    assert said == ["changed since the snapshot: the text of somebody else is in its AdminComment"]
+    assert said == ["changed since the snapshot: the text of another user is in its AdminComment"]
     assert (cycle(slurm, tmp_path), slurm.sent, slurm.comment) == ([], [], f"by | hand\n{TEXT}")
     slurm.row["submit_s"] = slurm.row["eligible_s"] = T0 - 5
     slurm.comment = ""

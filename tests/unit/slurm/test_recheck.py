@@ -140,7 +140,7 @@ def test_recheck__what_jobs_ask_for_that_get_a_list_or_request(text, bars):
         (
             "TresPerNode=gres/gpu:2,gres/nic:1",
             "JobId=8 JobName=y Comment=a\n",
-            ("what a doubled or forged record tells",),
+            ("something unknown: its record is ambiguous or forged",),
         ),
     ],
 )
