@@ -1,8 +1,8 @@
 """The leader lease: of all hosts that share a ledger, one writes. A row of the database, with a fencing token.
 
 The row ends by the database's clock, so hosts need not agree on the time. Each taking counts `term` up; whatever the
-leader writes goes through the row of its term, and none of that succeeds once another host has taken over. What is
-sent to Slurm, which knows no terms, is held back by the leader's own clock: it stops MARGIN before its lease ends.
+leader writes goes through the row of its term, and none of that succeeds once another host has taken over. What is sent
+to Slurm, which knows no terms, is held back by the leader's own clock: it stops MARGIN before its lease ends.
 """
 
 from __future__ import annotations

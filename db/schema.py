@@ -1,8 +1,8 @@
 """The tables of the ledger, for SQLite, MariaDB and PostgreSQL alike.
 
-Facts (cycles, actions, run_*, completions, outside_changes) are appended and never changed; retention drops
-old ones. Memory (services, priority_overrides, carries) is the sum of the facts for the jobs now in the queue: it makes
-a cold start as cheap as the queue is, whatever the length of the history.
+Facts (cycles, actions, run_*, completions, outside_changes) are appended and never changed; retention drops old ones.
+Memory (services, priority_overrides, carries) is the sum of the facts for the jobs now in the queue: it makes a cold
+start as cheap as the queue is, whatever the length of the history.
 
 Times are Unix seconds [s], attained service is [GPU s]. A job is known by job_id and first_submit_s.
 """

@@ -23,8 +23,8 @@ def run_cycle(
 ) -> Receipt:
     """One quantum. tell: is given what was read, planned and done, once it is remembered.
 
-    Raises what reading or planning raises, or the store before anything was sent to Slurm; and what
-    Store.append raises.
+    Raises what reading or planning raises, or the store before anything was sent to Slurm; and what Store.append
+    raises.
     """
     snapshot = store.recall(cluster.read())
     plan = planner.plan(snapshot)  # pure: the same snapshot gives the same plan

@@ -143,8 +143,8 @@ class Physics(Protocol):
     """How fast jobs of a replay run on what they hold, and what a change of it costs. Pure.
 
     restart_cost_s, resize_cost_s: run time without progress at a start after a preemption, and when a running job gets
-    other GPUs [s]. shared: whether the speed of a job depends on what others hold; then `held` names everything that
-    is held, else it may name only jobs that start or change.
+    other GPUs [s]. shared: whether the speed of a job depends on what others hold; then `held` names everything that is
+    held, else it may name only jobs that start or change.
     """
 
     @property

@@ -126,8 +126,8 @@ def timetable(now_s: float, slot_s: float, slots: int, gpus: int, origin_s: floa
 def least_share_in_time(sizes: JobSizes, remaining_s: float, due_s: float, table: Timetable) -> Int64s | None:
     """GPUs in each slot by the least share that ends the job in time, None if none does. (S,) int64.
 
-    A share is a size that the job has wherever there is room for it, and the largest that fits elsewhere; from the
-    slot on in which it ends it has none. remaining_s: run time to come at the size it asks for. Source: Gu et al.
+    A share is a size that the job has wherever there is room for it, and the largest that fits elsewhere; from the slot
+    on in which it ends it has none. remaining_s: run time to come at the size it asks for. Source: Gu et al.
     (ElasticFlow), ASPLOS '23, progressive filling.
     """
     spare_s, fits = table.until(due_s), np.searchsorted(sizes.gpus, table.free, side="right") - 1

@@ -30,8 +30,7 @@ def stretch(snapshot: Snapshot) -> Floats:
     """How many times longer each job runs on 1/N of the GPUs, N jobs contending, than on all it asks for. (N,) >= 1.
 
     A gang larger than its part is taken to hold its GPUs for the part of the time that it pays for.
-    Source: Mahajan et al. (Themis), NSDI '20, for 1/N; Narayanan et al. (Gavel), OSDI '20, for
-    gangs in turns.
+    Source: Mahajan et al. (Themis), NSDI '20, for 1/N; Narayanan et al. (Gavel), OSDI '20, for gangs in turns.
     """
     gpus = float(snapshot.nodes.gpus[~snapshot.nodes.down].sum())
     count = int(contending(snapshot).sum())
@@ -250,8 +249,8 @@ def auction(gains: Floats, gpus: Int64s, offered: int) -> tuple[Int64s, Floats]:
     gpus: (B, K) GPUs of each bid, at least 1. Of several that are equally good the first bid counts.
     The product of all 1 / rho is made largest, exactly, by dynamic programming over the GPUs offered. A winner keeps
     the product of the others' values with it over that without it, which is the hidden payment of the mechanism.
-    Source: Cole et al., EC '13, as used by Mahajan et al. (Themis), NSDI '20. Taking the payment from
-    the length of the lease, since a gang is whole, is ours.
+    Source: Cole et al., EC '13, as used by Mahajan et al. (Themis), NSDI '20. Taking the payment from the length of the
+    lease, since a gang is whole, is ours.
     """
     gains = np.rint(gains / _GAIN_STEP)  # sums of whole numbers are exact, so that ties are ties in any order
     below = _best_sums(gains, gpus, offered)

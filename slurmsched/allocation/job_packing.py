@@ -22,8 +22,8 @@ ALONE = -1
 
 
 def sharing_scores(jobs: Jobs, tiny: Sequence[str], medium: Sequence[str]) -> Floats:
-    """How much a job slows another on its GPUs: 0 with `share=yes`, or of a model of `tiny`; 1 of one of `medium`; 2
-    of any other; infinity with `share=no`. (N,).
+    """How much a job slows another on its GPUs: 0 with `share=yes`, or of a model of `tiny`; 1 of one of `medium`; 2 of
+    any other; infinity with `share=no`. (N,).
 
     tiny, medium: words in names of models, in letters of any case.
     """

@@ -145,8 +145,8 @@ def complete_rates(rates: Floats) -> Floats:
 
     In logarithms a rate is its row's mean plus its type's plus one product of factors, fitted by alternating least
     squares: rank one beyond the additive part. A type without any entry is as fast as the mean of the others.
-    Source: the low-rank completion of Narayanan et al. (Gavel), OSDI '20 (after Quasar, ASPLOS '14); this
-    form is ours. Raises ValueError for a row without any entry.
+    Source: the low-rank completion of Narayanan et al. (Gavel), OSDI '20 (after Quasar, ASPLOS '14); this form is ours.
+    Raises ValueError for a row without any entry.
     """
     known = rates > 0
     if not known.any(axis=1).all():

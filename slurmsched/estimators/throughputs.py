@@ -49,8 +49,8 @@ class Throughputs:
     Missing entries are completed (see throughput_table.complete_rates) and do not fall with the number of GPUs. An
     entry of 0 means that the job cannot run there. A job of another size has the speed of the nearest size, a job of no
     known model the geometric mean of all models. A type that the table lacks has the mean speed of the others. Elastic
-    jobs have a curve if the table has their model on two sizes or more. The shipped tables "gavel" and "shockwave"
-    have no curves, because their steps are of a batch that grows with the GPUs.
+    jobs have a curve if the table has their model on two sizes or more. The shipped tables "gavel" and "shockwave" have
+    no curves, because their steps are of a batch that grows with the GPUs.
     table: Gavel's or Shockwave's JSON, or a CSV of model, batch, gpus, gpu_type, steps_per_s; gzip or not; or one that
         is shipped: "gavel", "shockwave", "elasticflow". The file of measured_use.profiles is such a CSV. A job without
         the hint `model` is found there by its user and name.

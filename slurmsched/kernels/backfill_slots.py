@@ -217,8 +217,8 @@ def reserve(table: SlotTable, slots: int, slot: float, slot_end: float, nodes: I
 
 @kernel
 def merged(table: SlotTable, slots: int, slot: float, slot_end: float) -> int:
-    """Join the first two neighbours with the same nodes, from the last slot that ends before the reservation
-    [slot, slot_end) to the one after it; returns the number of slots. Source: Slurm's sched/backfill.
+    """Join the first two neighbours with the same nodes, from the last slot that ends before the reservation [slot,
+    slot_end) to the one after it; returns the number of slots. Source: Slurm's sched/backfill.
     """
     begin, end, opened = table.begin, table.end, table.opened
     k = 0

@@ -74,8 +74,8 @@ def part_of(gpus: int, nodes: int, size: int) -> int:
 def pick_gang(free: Int64s, price: Floats, gpus: int, nodes: int, size: int, shares: Int64s) -> bool:
     """Whether the gang fits; then shares[n] GPUs of node n are its. Changes nothing but `shares`.
 
-    free: (N,) int64 GPUs it may use. price: (N,) float64, nodes of lower price first; among equals the one
-    left fullest, then the lowest row. gpus, nodes: what the job asks for. size: most GPUs of one node [GPUs].
+    free: (N,) int64 GPUs it may use. price: (N,) float64, nodes of lower price first; among equals the one left
+    fullest, then the lowest row. gpus, nodes: what the job asks for. size: most GPUs of one node [GPUs].
     shares: (N,) int64, overwritten. What each node gives: see part_of. Source: slurmsched; consolidation as in Tiresias
     (NSDI '19, section 3.3): fewest nodes.
     """
@@ -107,8 +107,8 @@ def tightest_cell(
     """Row of the cell that holds a gang of several nodes most tightly, -1 if none can.
 
     room: (N,) GPUs of each node that it can have. order: (N,) node rows, so that cell c is the nodes
-    order[low[c]:high[c]]. level: (C,). The gang: `parts` nodes with `part` GPUs each and one with `rest`. Lowest
-    level, then fewest GPUs left over, then lowest row. Source: slurmsched; a best fit over HiveD's cells (OSDI '20).
+    order[low[c]:high[c]]. level: (C,). The gang: `parts` nodes with `part` GPUs each and one with `rest`. Lowest level,
+    then fewest GPUs left over, then lowest row. Source: slurmsched; a best fit over HiveD's cells (OSDI '20).
     """
     nodes = order.size
     large, small = np.zeros(nodes + 1, np.int64), np.zeros(nodes + 1, np.int64)
@@ -133,8 +133,8 @@ def near_cells(rows: Int64s, room: Int64s, lowest: Int64s, cells: int, gpus: int
     """The nodes in as few of the lowest cells as hold a gang; see fabric_cells.fewest_cells. (R,) bool.
 
     rows: (R,) node rows. room: (R,) GPUs of each that the gang can have. lowest: (N,) row of the lowest cell of each
-    node, -1 = none. cells: how many there are. All of the rows where one node is enough, or no node with room is in
-    any cell. Source: slurmsched.
+    node, -1 = none. cells: how many there are. All of the rows where one node is enough, or no node with room is in any
+    cell. Source: slurmsched.
     """
     least, own, joined = rest if rest > 0 else gpus, cells, False
     home, size = np.full(rows.size, -1), cells + rows.size

@@ -40,8 +40,8 @@ def ring_paths(weight: Int64s, floor: int, paths: Int64s) -> None:
 def rings(weight: Int64s, floors: Int64s) -> tuple[Int64s, Int64s]:
     """Smallest link and sum of links of the best ring through each set of GPUs. Two (2**G,) int64; 0, 0 below 2 GPUs.
 
-    weight: (G, G) int64, at most 16 GPUs. floors: (L,) descending link weights, the last the lightest of all: the
-    best ring keeps to links of at least the first floor that allows one, then its sum is the largest. One floor
+    weight: (G, G) int64, at most 16 GPUs. floors: (L,) descending link weights, the last the lightest of all: the best
+    ring keeps to links of at least the first floor that allows one, then its sum is the largest. One floor
     alone: the sum is all that counts. A ring of two GPUs counts its link twice.
     Source: slurmsched, after Held and Karp.
     """
@@ -110,8 +110,8 @@ def best_sets(size: Int64s, key: Int64s, value: Int64s) -> tuple[Uint16s, Int64s
 
     size: (2**G,) GPUs of each set. key: (2**G, C) int64, the criteria in their order, larger is better. value: (2**G,)
     int64, what a set is worth to a job. best: (2**G, G + 1) uint16. Sets of equal keys: the one that leaves the free
-    set of most worth, then the lowest number. worth: the sum over k of the value of the best k GPUs, so that
-    taking GPUs harms the rest as little as possible.
+    set of most worth, then the lowest number. worth: the sum over k of the value of the best k GPUs, so that taking
+    GPUs harms the rest as little as possible.
     Source: slurmsched; each pair of a set and its subset is seen once.
     """
     sets, width = key.shape

@@ -105,8 +105,8 @@ def count_in_order(
 
     order: (N,) rows, most urgent first. gpus: (N,). placed: (5, N), the columns of Assignments by served job, all on
     node row 0. running: (N,) whether a job is served. queue: (2, N) rows of those that wait, in order, and what each
-    needs: what it asks for less what jobs behind it get. placed, running and queue are overwritten. A job that asks
-    for no GPU neither waits nor runs.
+    needs: what it asks for less what jobs behind it get. placed, running and queue are overwritten. A job that asks for
+    no GPU neither waits nor runs.
     """
     served, held = 0, 0
     for row in order:

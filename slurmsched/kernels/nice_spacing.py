@@ -12,8 +12,8 @@ from slurmsched.model.columns import Bools, Int64s
 def longest_non_increasing(values: Int64s, allowed: Bools) -> Bools:
     """Members of a longest non-increasing subsequence of the allowed values. (N,) bool.
 
-    values: (N,) int64. allowed: (N,) bool. n log n by patience piles. Of several longest ones, the one
-    whose last members come latest. Source: slurmsched, after Fredman, Discrete Mathematics 11 (1975).
+    values: (N,) int64. allowed: (N,) bool. n log n by patience piles. Of several longest ones, the one whose last
+    members come latest. Source: slurmsched, after Fredman, Discrete Mathematics 11 (1975).
     """
     n = values.size
     pile = np.empty(n, np.int64)  # pile[k]: row that ends a subsequence of length k+1 with the largest value

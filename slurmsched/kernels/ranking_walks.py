@@ -27,12 +27,12 @@ def walk(
 ) -> Int64s:
     """GPUs of each node that each job of the order should hold. (R, N) int64; a row of zeros: none.
 
-    order: (R,) rows of the tables below, most urgent first. gpus, nodes: (J,) asked. A running job holds
-    held_gpus[k] GPUs on held_node[k], k in first[j] .. first[j]+count[j]; it stays there or goes, and count 0
-    is a pending job. pool: (J,) row of usable, a (P, N) bool table of the nodes a job may go to.
-    capacity: (N,) GPUs there are to give. A pending job takes idle GPUs first, then those of the running
-    jobs least urgent. handicap: (N,) float64, 0 to below 1: which of such nodes come first, the lowest; among equals
-    the one left fullest. Source: slurmsched.
+    order: (R,) rows of the tables below, most urgent first. gpus, nodes: (J,) asked. A running job holds held_gpus[k]
+    GPUs on held_node[k], k in first[j] .. first[j]+count[j]; it stays there or goes, and count 0 is a pending job.
+    pool: (J,) row of usable, a (P, N) bool table of the nodes a job may go to.
+    capacity: (N,) GPUs there are to give. A pending job takes idle GPUs first, then those of the running jobs least
+    urgent. handicap: (N,) float64, 0 to below 1: which of such nodes come first, the lowest; among equals the one left
+    fullest. Source: slurmsched.
     """
     ranks, width = order.size, capacity.size
     size = capacity.max() if width > 0 else 0
@@ -188,11 +188,11 @@ def backfill(
 ) -> Int64s:
     """Which jobs start at times[0], on which nodes. (J, N) int64: GPUs of each node given to each job, 0 = waits.
 
-    times: (K,) float64 ascending [s]; free: (K, N) int64, free[k] holds from times[k] to times[k+1], the last for
-    good. gpus, nodes: (J,) int64 and limit_s: (J,) float64 of the jobs in priority order. price: (N,) float64, as
-    gang.pick_gang takes it. size: most GPUs of one node. most: reservations made for jobs that must wait: 1 is EASY,
-    J conservative. whole: a reservation holds whole nodes, as slurmctld's do. Jobs that do not fit before the last
-    time get no reservation.
+    times: (K,) float64 ascending [s]; free: (K, N) int64, free[k] holds from times[k] to times[k+1], the last for good.
+    gpus, nodes: (J,) int64 and limit_s: (J,) float64 of the jobs in priority order. price: (N,) float64, as
+    gang.pick_gang takes it. size: most GPUs of one node. most: reservations made for jobs that must wait: 1 is EASY, J
+    conservative. whole: a reservation holds whole nodes, as slurmctld's do. Jobs that do not fit before the last time
+    get no reservation.
     Source: Mu'alem and Feitelson, IEEE TPDS 12(6), 2001; Slurm's sched/backfill for `whole`.
     """
     jobs, width = gpus.size, free.shape[1]

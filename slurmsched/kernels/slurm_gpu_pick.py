@@ -41,8 +41,8 @@ def take(
 ) -> int:  # fmt: skip
     """Give up to `need` free GPUs of socket s in the order so far; how many were given.
 
-    order, score: (G,) int32, changed: after each GPU the others gain its links and the order is sorted anew, the
-    least linked first. Slurm then goes on at the second place of the new order, so the first is not looked at again.
+    order, score: (G,) int32, changed: after each GPU the others gain its links and the order is sorted anew, the least
+    linked first. Slurm then goes on at the second place of the new order, so the first is not looked at again.
     """
     i, missing = 0, need
     while i < order.size and missing > 0:

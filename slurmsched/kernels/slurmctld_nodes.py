@@ -122,8 +122,8 @@ def take_needed(fits: Bools, cpus: Int64s, missing: int, least_loaded: bool, ord
 
 @kernel
 def first_node(fits: Bools, cpus: Int64s, weight: Int64s, least_loaded: bool, taken: Int64s) -> int:
-    """The node of the least weight that fits and is not taken, -1 if there is none; of those the one with the most
-    free CPUs if least_loaded, then the lowest. fits, cpus: see take_needed."""
+    """The node of the least weight that fits and is not taken, -1 if there is none; of those the one with the most free
+    CPUs if least_loaded, then the lowest. fits, cpus: see take_needed."""
     best = -1
     for n in range(fits.size):
         if not fits[n] or taken[n] > 0:

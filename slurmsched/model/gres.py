@@ -66,8 +66,8 @@ def is_mig(gpu_type: str) -> bool:
 def parse_gres(text: str, *, counted: bool = False) -> tuple[Gres, ...]:
     """The entries of a gres or TRES text in their order, zeros included.
 
-    A TRES text may have typed and untyped keys ("gres/gpu:a100=2,gres/gpu=3"). The untyped one keeps the rest
-    (1), so that a sum counts every device once.
+    A TRES text may have typed and untyped keys ("gres/gpu:a100=2,gres/gpu=3"). The untyped one keeps the rest (1), so
+    that a sum counts every device once.
 
     counted: every entry must have a count, as entries of gres in use have.
     Raises UnreadableError for text outside the grammar.

@@ -144,9 +144,9 @@ _NONE, _LONG = Hints(), Hints(warnings=(TOO_LONG,))
 def parse_hints(comment: str) -> Hints:
     """The hints of a comment. Never raises: what is not understood is ignored and told in `warnings`.
 
-    Hints are key=value words after "slurmsched:", up to the first word of another form. All other
-    text is the user's own. Of a repeated key the last counts, as with sbatch's own options. Of many
-    faults MOST_FAULTS are told and the rest counted. A comment longer than MOST_BYTES has no hints.
+    Hints are key=value words after "slurmsched:", up to the first word of another form. All other text is the user's
+    own. Of a repeated key the last counts, as with sbatch's own options. Of many faults MOST_FAULTS are told and the
+    rest counted. A comment longer than MOST_BYTES has no hints.
     """
     if MARK not in comment.lower():
         return _NONE

@@ -130,8 +130,8 @@ class JobOutcomes:
 
     @property
     def slowdown(self) -> Floats:
-        """Run time over all runs, costs and lost work included, over the recorded one; 1 for a job of 0 s. Of jobs
-        that ended."""
+        """Run time over all runs, costs and lost work included, over the recorded one; 1 for a job of 0 s. Of jobs that
+        ended."""
         return np.divide(self.executed_s, self.useful_s, out=np.ones(len(self.job_id)), where=self.useful_s > 0)
 
     @property

@@ -271,8 +271,8 @@ _BASE = {
 def state_of_word(word: str, ran: bool) -> int:
     """State flags of a job whose state was printed as one word.
 
-    ran: whether a run time is shown. A completing job without one is being requeued (PENDING+COMPLETING), since
-    Slurm shows run time for every other one. Raises UnreadableError for a word no Slurm prints.
+    ran: whether a run time is shown. A completing job without one is being requeued (PENDING+COMPLETING), since Slurm
+    shows run time for every other one. Raises UnreadableError for a word no Slurm prints.
     """
     state = job_state(word)
     if state == JobState.COMPLETING and not ran:

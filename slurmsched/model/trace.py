@@ -135,8 +135,8 @@ class Trace(Table):
         """Time limits as users set them, where none is known: the run time times 1 to 4 (uniform), rounded up to a
         common limit; never below the run time. Each job's factor depends on seed and place alone.
 
-        Ours: Philly records no limits; published logs of HPC sites show over-estimates of this size, heaped on
-        round values (Tsafrir, Etsion and Feitelson, JSSPP 2005).
+        Ours: Philly records no limits; published logs of HPC sites show over-estimates of this size, heaped on round
+        values (Tsafrir, Etsion and Feitelson, JSSPP 2005).
         """
         factor = np.random.default_rng(seed).uniform(1.0, LONGEST_OVERESTIMATE, len(self))
         wanted = self.duration_s * factor

@@ -32,8 +32,8 @@ def queue_rows(
 ) -> list[dict[str, Any]]:
     """Pending jobs, most urgent first; with running, jobs that hold nodes after them.
 
-    rank: from 1 among all pending jobs, whichever are shown, as in `explain`; None of the others. why: the policy's
-    own criteria. why_text: in words, without the queue.
+    rank: from 1 among all pending jobs, whichever are shown, as in `explain`; None of the others. why: the policy's own
+    criteria. why_text: in words, without the queue.
     """
     reasons = {action.job_id: action.reason for action in plan.actions}
     now = PRIORITY_FIELDS[lever].now(snapshot.jobs)

@@ -30,8 +30,8 @@ class CellPlacement:
     accounts, and of the QOS in `opportunistic`, use what is idle, away from guaranteed jobs, and make way for them. A
     running job whose share a more urgent one of its tenant took goes on while nobody needs its GPUs. Nodes that take no
     jobs are no cells. Raises ConfigError for an unknown level or a negative number.
-    Source: Zhao et al. (HiveD), OSDI '20, sections 3 and 4. Not modelled: pinned cells (a partition and an account
-    of their own do that) and gangs of unequal pods.
+    Source: Zhao et al. (HiveD), OSDI '20, sections 3 and 4. Not modelled: pinned cells (a partition and an account of
+    their own do that) and gangs of unequal pods.
     """
 
     virtual_clusters: Shares = field(default_factory=dict)

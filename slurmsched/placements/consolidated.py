@@ -23,9 +23,9 @@ class Consolidated:
     """A gang on one node if it fits there, else on whole nodes and one remainder.
 
     node_choice: of several nodes that do, the one left "fullest" (best fit), or the "first" in order (first fit).
-    Running jobs stay where they are or go; a pending job takes idle GPUs first, then those of the least urgent
-    running jobs. Raises ConfigError for another choice. Source: Gu et al. (Tiresias), NSDI '19, section 3.3, without
-    its model profiles; its released simulator takes the first.
+    Running jobs stay where they are or go; a pending job takes idle GPUs first, then those of the least urgent running
+    jobs. Raises ConfigError for another choice. Source: Gu et al. (Tiresias), NSDI '19, section 3.3, without its model
+    profiles; its released simulator takes the first.
     """
 
     node_choice: str = "fullest"

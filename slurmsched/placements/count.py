@@ -19,8 +19,8 @@ from slurmsched.resources.timeline import free_gpus_over_time, until_expected_en
 class Count:
     """Every GPU as good as any other: what simulators that only count GPUs assume.
 
-    All assignments name node row 0. For comparison with published results, not for a real cluster: partitions,
-    GPU types and node borders are ignored. Source: the `count` scheme of the Tiresias simulator.
+    All assignments name node row 0. For comparison with published results, not for a real cluster: partitions, GPU
+    types and node borders are ignored. Source: the `count` scheme of the Tiresias simulator.
     """
 
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:

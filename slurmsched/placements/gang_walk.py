@@ -103,9 +103,9 @@ def place_gangs(
 ) -> Assignments:
     """Which jobs of the ranking should hold which GPUs now; every gang whole, no GPU twice.
 
-    A running job stays where it is, or goes if a more urgent one got its GPUs. A waiting job takes idle GPUs if it
-    fits there, else those of as few running jobs as do, the least urgent first. gpu_mask is 0 on nodes of which
-    Slurm does not show which GPUs are held.
+    A running job stays where it is, or goes if a more urgent one got its GPUs. A waiting job takes idle GPUs if it fits
+    there, else those of as few running jobs as do, the least urgent first. gpu_mask is 0 on nodes of which Slurm does
+    not show which GPUs are held.
     placeable: PlaceableGpus.of(snapshot), if it is at hand. served: called with each waiting job that got GPUs.
     series: chooses for many at once what `choose` would one by one; then `served` is not called.
     """
@@ -333,8 +333,8 @@ def sensitive_to_topology(snapshot: Snapshot, row: int, insensitive: Sequence[st
 
 
 def equal_parts(gpus: Int64s, nodes: Int32s | Int64s, pool: Int64s, usable: Bools, capacity: Int32s | Int64s) -> Int64s:
-    """Over how many nodes each job is shared out: those it asks for; 1, which is whole nodes and a rest, where it
-    needs them all and too few nodes could ever hold an equal part. (J,) int64.
+    """Over how many nodes each job is shared out: those it asks for; 1, which is whole nodes and a rest, where it needs
+    them all and too few nodes could ever hold an equal part. (J,) int64.
 
     gpus, nodes: (J,) asked for. pool, usable: see node_pools. capacity: (N,) GPUs of each node.
     """

@@ -97,8 +97,8 @@ def restore_proposal(snapshot: Snapshot, note: str) -> Proposal:
 def unwritten_changes(
     snapshot: Snapshot, ranking: Ranking, managed: Bools, lever: LeverConfig, *, types: bool = False
 ) -> tuple[str, ...]:
-    """What the policy wants of pending jobs and Slurm is not told, as text. managed: (N,) bool. types: it is told
-    GPU types."""
+    """What the policy wants of pending jobs and Slurm is not told, as text. managed: (N,) bool. types: it is told GPU
+    types."""
     changes, jobs = ranking.changes or JobChanges(), snapshot.jobs
     waits, found = managed & jobs.pending, list[tuple[int, str]]()
     if changes.start_s is not None and not lever.start:

@@ -170,9 +170,9 @@ def run_changed(action: Action | None, view: GateContext) -> str:
 
 
 def state_changed(action: Action | None, view: GateContext) -> str:
-    """Steps that take something from a job need it running, those that give it something need it waiting: a
-    reservation set on a running job kills it at its end, a requeue of an ended one runs it again. A value that gives
-    the base back may go to a job that has started meanwhile: it does no harm there, and a requeue keeps it."""
+    """Steps that take something from a job need it running, those that give it something need it waiting: a reservation
+    set on a running job kills it at its end, a requeue of an ended one runs it again. A value that gives the base back
+    may go to a job that has started meanwhile: it does no harm there, and a requeue keeps it."""
     if (seen := _current(action, view)) is None or (isinstance(action, JoinReservation) and not action.name):
         return ""
     if isinstance(action, ShrinkJob):
@@ -367,8 +367,8 @@ def not_preemptible(action: Action | None, view: GateContext) -> str:
 def out_of_bounds(action: Action | None, _: GateContext) -> str:
     """Limits of Slurm that need no snapshot: priority, nodes and times of a reservation.
 
-    scontrol ignores a priority out of range and reports success. What undo sends was planned by no policy, so this
-    rule is asked again before an action is sent.
+    scontrol ignores a priority out of range and reports success. What undo sends was planned by no policy, so this rule
+    is asked again before an action is sent.
     """
     if isinstance(action, SetPriority) and abs(action.new) > MOST_PRIORITY:
         return f"{action.kind} {action.new} is beyond {MOST_PRIORITY}, the most that Slurm takes"

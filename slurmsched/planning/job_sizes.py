@@ -315,9 +315,8 @@ def running_sizes(
     """GPUs that running jobs are to be asked to change to, by row, most urgent first; 0 = what was asked holds no more.
     Only what differs from what they were asked before.
 
-    Of batch jobs in scope that Slurm may requeue, whose size may change, and that have run for
-    reports.least_run_s. A job is asked to grow only if that saves it more than a restart costs, as far as its progress
-    is known.
+    Of batch jobs in scope that Slurm may requeue, whose size may change, and that have run for reports.least_run_s. A
+    job is asked to grow only if that saves it more than a restart costs, as far as its progress is known.
     restart_cost_s: of a job without the hint. most: jobs that are asked anew.
     """
     jobs = snapshot.jobs

@@ -125,8 +125,8 @@ class Lever(ABC):
     def settled(planned: Records, before: Records, answers: Sequence[Outcome], steps: int) -> Records:
         """The records of one job by what became of its actions; () if those on record stay.
 
-        planned: of the proposal. before: on record until then. answers: in order, less than `steps` where sending
-        ended early. What is given is on record before it is sent; what is given back stays there until Slurm took it.
+        planned: of the proposal. before: on record until then. answers: in order, less than `steps` where sending ended
+        early. What is given is on record before it is sent; what is given back stays there until Slurm took it.
         """
         (record,) = planned
         if not record.open:

@@ -163,8 +163,8 @@ class _Moment:
             yield self._placed_job(start, gpus, nan, nan, ratio, "; ".join(note for _, note in wrong))
 
     def _split(self, start: _JobStart, gpus: int, allowed: Bools) -> Iterator[tuple[float, str]]:
-        """Over several cells though one had room for it all; nothing of a job that asked for smaller segments, or
-        that may have."""
+        """Over several cells though one had room for it all; nothing of a job that asked for smaller segments, or that
+        may have."""
         cell, nodes = self.snapshot.topology.cell, len(start.node)
         size = int(self.snapshot.jobs.segment_nodes[start.row])
         if size and size < nodes:

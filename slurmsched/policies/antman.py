@@ -24,9 +24,9 @@ from slurmsched.resources.startable_jobs import startable
 class AntMan:
     """First in, first out for guaranteed jobs within the quotas of their accounts, then for opportunistic ones.
 
-    A job with the hint `share=yes`, or of a QOS named here, is opportunistic. It gets GPUs that no guaranteed job has
-    a use for. Without such it runs on those of a guaranteed job of its size: the one whose GPUs are used least, one
-    guest each. When a guaranteed job needs GPUs, an opportunistic job that has them alone goes on beside somebody.
+    A job with the hint `share=yes`, or of a QOS named here, is opportunistic. It gets GPUs that no guaranteed job has a
+    use for. Without such it runs on those of a guaranteed job of its size: the one whose GPUs are used least, one guest
+    each. When a guaranteed job needs GPUs, an opportunistic job that has them alone goes on beside somebody.
     quotas: ACCOUNT=GPUs of guaranteed jobs; accounts without one have no limit.
     opportunistic: names of QOS.
     stages: a table of stages, from which the use of GPUs comes, or "muri", which is shipped. A job whose model is not

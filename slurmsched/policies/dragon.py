@@ -26,8 +26,8 @@ class Dragon:
     any other job has all its GPUs. No running job is stopped, unless GPUs are missing because nodes are down.
     interval_s: time between two changes of sizes [s].
     Raises ConfigError for a parameter out of range.
-    Source: Lin et al. (DRAGON), CLOSER '19, and its release for both orders. Ours: GPUs as the only
-    resource; a job starts with its least size.
+    Source: Lin et al. (DRAGON), CLOSER '19, and its release for both orders. Ours: GPUs as the only resource; a job
+    starts with its least size.
     """
 
     preemptive: ClassVar[bool] = True

@@ -172,8 +172,8 @@ def _beside(snapshot: Snapshot, allocated: AllocatedSets) -> tuple[Floats, Float
 
 
 def placeable_gpu_counts(snapshot: Snapshot) -> Int64s:
-    """GPUs of each node that jobs of the snapshot hold or may get: without those of unseen holders and the free
-    ones of closed nodes, with those of completing jobs. (N,) int64."""
+    """GPUs of each node that jobs of the snapshot hold or may get: without those of unseen holders and the free ones of
+    closed nodes, with those of completing jobs. (N,) int64."""
     nodes, allocated = snapshot.nodes, allocated_whole_gpus(snapshot)
     found: Int64s = givable(nodes.closed, nodes.gpus, nodes.gpus_used, node_rows(snapshot), allocated)
     return found

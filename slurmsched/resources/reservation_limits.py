@@ -180,8 +180,8 @@ def unreserved_nodes(snapshot: Snapshot, row: int, blocked_s: Floats) -> Bools:
 
 
 def reservation_classes(snapshot: Snapshot) -> list[Int64s]:
-    """What jobs must have alike for reservations to keep the same nodes from them, as numbers from 0; empty where
-    there are no reservations. Each (J,)."""
+    """What jobs must have alike for reservations to keep the same nodes from them, as numbers from 0; empty where there
+    are no reservations. Each (J,)."""
     jobs, table = snapshot.jobs, snapshot.reservations
     if not len(table):
         return []

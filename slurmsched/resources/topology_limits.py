@@ -24,8 +24,8 @@ def starts_on(topology: SiteTopology, nodes: Int64s) -> bool:
 
     topology/tree: under one switch, however high. topology/block: in one block of the smallest size that holds it all,
     and in no more than it needs of the largest size that it fills: three nodes of blocks of 2 and 8 lie in one of 8 and
-    in two of 2. On other nodes it waits, with reason BadConstraints. Source: ours, by node lists on 24.11.5
-    and 26.05.5 (tests/live/test_gang_fabrics.py).
+    in two of 2. On other nodes it waits, with reason BadConstraints. Source: ours, by node lists on 24.11.5 and 26.05.5
+    (tests/live/test_gang_fabrics.py).
     """
     if unknown_topology_rule(topology, len(nodes)):
         return False

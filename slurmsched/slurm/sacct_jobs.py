@@ -56,8 +56,8 @@ _PARTS = re.compile(r"gpu|shard|mps")
 def gpus_of(fields: Mapping[str, str]) -> GpuRequest:
     """GPUs held or asked for, from the first field that tells of any.
 
-    AllocTRES and ReqTRES count all nodes; they know GPUs only where AccountingStorageTRES lists them. SubmitLine
-    shows the options of the command line, not those in the script. AllocGRES and ReqGRES (up to 20.11) are per node.
+    AllocTRES and ReqTRES count all nodes; they know GPUs only where AccountingStorageTRES lists them. SubmitLine shows
+    the options of the command line, not those in the script. AllocGRES and ReqGRES (up to 20.11) are per node.
     """
     counts = (fields.get(name, "") for name in ("NNodes", "AllocNodes", "ReqNodes"))
     nodes_text = next((text for text in counts if text not in UNSET), _nodes_of(fields.get("AllocTRES", "")))
@@ -557,8 +557,7 @@ def _seconds(text: str, otherwise: float) -> float:
 
 
 def _had_resources(fields: Mapping[str, str]) -> bool:
-    """Whether the run had any: older versions of sacct print the end of a job that never
-    started as its start too."""
+    """Whether the run had any: older versions of sacct print the end of a job that never started as its start too."""
     return any(fields.get(name) for name in ("AllocTRES", "AllocGRES")) and fields.get("NodeList") != "None assigned"
 
 

@@ -1,7 +1,7 @@
 """The output of Slurm's --json options and of slurmrestd (v0.0.37 to v0.0.45) as the same tables.
 
-It is used for small queries only: a job costs fifty times as much as in text. Numbers are plain, null or
-{set, infinite, number}. States are a word or a list. Unknown keys are ignored.
+It is used for small queries only: a job costs fifty times as much as in text. Numbers are plain, null or {set,
+infinite, number}. States are a word or a list. Unknown keys are ignored.
 """
 
 from __future__ import annotations

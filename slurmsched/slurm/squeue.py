@@ -1,8 +1,8 @@
 """Rows of squeue and sprio as columns, in a form that no job name or comment can break.
 
-With squeue -O any text can follow a field; here it is a random mark. Fields come in groups: those that differ from
-job to job, those that mostly repeat, and free text. Each distinct text is converted once, so 100,000 rows take only a
-few passes.
+With squeue -O any text can follow a field; here it is a random mark. Fields come in groups: those that differ from job
+to job, those that mostly repeat, and free text. Each distinct text is converted once, so 100,000 rows take only a few
+passes.
 """
 
 from __future__ import annotations

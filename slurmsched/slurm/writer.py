@@ -153,8 +153,8 @@ class Writer(Protocol):
     def send(self, actions: Iterable[Action]) -> Iterator[Outcome]:
         """One outcome an action, each taken from `actions` only when the one before was answered.
 
-        Ends early after an "unknown" outcome, since Slurm does not answer then. Raises SlurmUnreachableError
-        when Slurm cannot be spoken to at all; then nothing was sent.
+        Ends early after an "unknown" outcome, since Slurm does not answer then. Raises SlurmUnreachableError when Slurm
+        cannot be spoken to at all; then nothing was sent.
         """
         ...
 

@@ -23,8 +23,8 @@ PARTITION = "gpu"
 def jobs(rows: Sequence[Row] = ()) -> Jobs:
     """Jobs from dicts of columns, in ascending job id whatever the order given.
 
-    Not given: job_id counts from 1, submit_s is 0, gpus 1, priority 1 (0 is held), the partition "gpu",
-    first_submit_s as submit_s, attained_gpu_s as executed_s times GPUs. state may be a word of Slurm's: "PD".
+    Not given: job_id counts from 1, submit_s is 0, gpus 1, priority 1 (0 is held), the partition "gpu", first_submit_s
+    as submit_s, attained_gpu_s as executed_s times GPUs. state may be a word of Slurm's: "PD".
     Raises ValueError for an unknown column.
     """
     made = [_job(row, number) for number, row in enumerate(rows, start=1)]
@@ -54,8 +54,8 @@ def snapshot(
 ) -> Snapshot:
     """A snapshot of these jobs and nodes. jobs: as `jobs` takes them. nodes: dicts, or a fleet like "4x8".
 
-    allocations: dicts of columns; the GPUs in them count as used on their nodes. partitions: one named "gpu"
-    with all nodes if not given. history_gpu_s is sorted. others: further fields of Snapshot.
+    allocations: dicts of columns; the GPUs in them count as used on their nodes. partitions: one named "gpu" with all
+    nodes if not given. history_gpu_s is sorted. others: further fields of Snapshot.
     """
     held = _table(Allocations, sorted(allocations, key=_place))
     submitted = _jobs(jobs)

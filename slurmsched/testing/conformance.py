@@ -47,10 +47,10 @@ def examples() -> tuple[Snapshot, ...]:
 def check_policy(policy: Policy, snapshots: Sequence[Snapshot] = ()) -> None:
     """Raise NonconformingError unless the policy keeps every rule on the given snapshots and on `examples`.
 
-    frozen: a frozen dataclass. pure: no clock, no chance, nothing written, nothing kept. repeatable: the same
-    snapshot gives the same bytes. total order: every row once. finite: `why` has a number by row and no NaN.
-    row order: the same jobs in other rows give the same order. changes: a value by row; GPUs by type in sum as many
-    as the job is to hold. carry: plain values, taken back at the next quantum. clock: all times shifted by a constant
+    frozen: a frozen dataclass. pure: no clock, no chance, nothing written, nothing kept. repeatable: the same snapshot
+    gives the same bytes. total order: every row once. finite: `why` has a number by row and no NaN.
+    row order: the same jobs in other rows give the same order. changes: a value by row; GPUs by type in sum as many as
+    the job is to hold. carry: plain values, taken back at the next quantum. clock: all times shifted by a constant
     change nothing, at the second look neither.
     """
     frozen_or_raise(policy)
@@ -67,8 +67,8 @@ def check_policy(policy: Policy, snapshots: Sequence[Snapshot] = ()) -> None:
 def check_estimator(estimator: Estimator, snapshots: Sequence[Snapshot] = ()) -> None:
     """Raise NonconformingError unless the estimator keeps every rule on the given snapshots and on `examples`.
 
-    frozen, pure, repeatable and row order as check_policy has them. finite: each estimate is a finite time of at
-    least 0 or NaN (none). source: an index into sources by row.
+    frozen, pure, repeatable and row order as check_policy has them. finite: each estimate is a finite time of at least
+    0 or NaN (none). source: an index into sources by row.
     """
     frozen_or_raise(estimator)
     for given in (*snapshots, *examples()):

@@ -56,11 +56,11 @@ def busy_snapshot(waiting: int, seed: int = 0) -> Snapshot:
 def check_placement(placement: Placement, snapshots: Sequence[Snapshot] = ()) -> None:
     """Raise NonconformingError unless the placement keeps every rule on the given snapshots and on placement_examples.
 
-    frozen, pure and repeatable as check_policy has them. gangs: a job has all its GPUs or none. order: jobs come in
-    the ranking's order, each once, and only such as hold GPUs or may start. capacity: no GPU twice, none that others
-    hold, none of a node that takes no jobs. masks: none at all, or each 0 or of as many GPUs as are counted, without
-    overlap. stays: a running job holds what it held. row order: the same jobs in other rows get the same GPUs. clock:
-    all times shifted by a constant change nothing.
+    frozen, pure and repeatable as check_policy has them. gangs: a job has all its GPUs or none. order: jobs come in the
+    ranking's order, each once, and only such as hold GPUs or may start. capacity: no GPU twice, none that others hold,
+    none of a node that takes no jobs. masks: none at all, or each 0 or of as many GPUs as are counted, without overlap.
+    stays: a running job holds what it held. row order: the same jobs in other rows get the same GPUs. clock: all times
+    shifted by a constant change nothing.
     """
     frozen_or_raise(placement)
     load()  # lest a kernel be compiled in the watched run: the compiler reads a clock

@@ -94,8 +94,8 @@ def compile_links(
 
     The search ends at the bound. The same input gives the same file.
 
-    reorder: whether lines may change places. Only for sites with ConstrainDevices: without it Slurm puts the number
-        of the line into CUDA_VISIBLE_DEVICES, not that of the device.
+    reorder: whether lines may change places. Only for sites with ConstrainDevices: without it Slurm puts the number of
+        the line into CUDA_VISIBLE_DEVICES, not that of the device.
     most: files that are scored at most.
     """
     bound = bound_of(node, ranks, states, form, version, reorder)

@@ -261,8 +261,8 @@ class GresConf:
         return tuple(dict.fromkeys(node for line in self.lines for node in line.nodes))
 
     def devices(self, node: str = "") -> tuple[GpuDevice, ...]:
-        """The GPUs of a node in the order of the file, which is that of Slurm's indices. "" = a node without a name
-        in it."""
+        """The GPUs of a node in the order of the file, which is that of Slurm's indices. "" = a node without a name in
+        it."""
         named = [line for line in self.lines if line.name == "gpu" and (not line.nodes or node in line.nodes)]
         return tuple(device for line in named for device in line.devices)
 

@@ -1,8 +1,8 @@
 """NCCL's topology file (`NCCL_TOPO_DUMP_FILE`, `NCCL_TOPO_FILE`): GPUs, NICs and switches as a tree of PCI devices.
 
 <cpu numaid="0"> contains <pci busid= class=>. Those contain further ones, <gpu dev=> and <net name=>. <gpu> contains
-<nvlink target= count= tclass=>. RCCL writes <xgmi> in the same way. Source: src/graph/xml.cc and topo.cc of NCCL 2.8
-to 2.27.
+<nvlink target= count= tclass=>. RCCL writes <xgmi> in the same way. Source: src/graph/xml.cc and topo.cc of NCCL 2.8 to
+2.27.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class _Gpu:
 def read_nccl_xml(text: str, name: str = "", gpu_type: str = "") -> GpuTopology:
     """The class of node of the file. The number of a GPU is its `dev` or, without one, its place by bus id.
 
-    GPUs with NVLinks to an NVSwitch are linked with each other, with the fewer lanes of the two. Two GPUs under one
-    CPU are NODE, since the file does not show host bridges.
+    GPUs with NVLinks to an NVSwitch are linked with each other, with the fewer lanes of the two. Two GPUs under one CPU
+    are NODE, since the file does not show host bridges.
     """
     parts, cut = _parts(clean(text))
     gpus, warnings = _numbered(_one_host(_gpus(parts)))

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 MOST_WORDS = 25
 # A sentence ends at a full stop, a colon, a semicolon, an empty line, an item of a list, or before a field.
-END = re.compile(r"(?<=[.!?])\s+|[:;]\s+|\n\s*\n|\n\s*- |\n\s*(?=\w[\w, *]*: )")
+END = re.compile(r"(?<=[.!?])\s+|[:;]\s+|\n\s*\n|\n\s*- |\n\s*(?=\w+\*?(?:, \w+\*?)*: )")
 # Not sentences.
 EXEMPT = {
     "plugin/job/slurmsched_job.py": "an example of a program",

@@ -20,8 +20,8 @@ DAYS = ("Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednes
 
 
 def run_time_terms(planner: object, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-    """One line for the whole, then one for each factor, the greatest first; () where the planner cannot tell,
-    or its policy's estimator has learnt nothing yet."""
+    """One line for the whole, then one for each factor, the greatest first; () where the planner cannot tell, or its
+    policy's estimator has learnt nothing yet."""
     terms = planner.terms(snapshot) if isinstance(planner, ExplainingEstimator) else None
     if terms is None:
         return ()

@@ -1,7 +1,7 @@
 """From a wanted order to priorities with the fewest writes.
 
-A job's *height* is the priority slurmsched steers: site factors plus our lever, the user's own nice
-left out. A higher job starts first; among equals Slurm takes the earlier submitted, then the lower id.
+A job's *height* is the priority slurmsched steers: site factors plus our lever, the user's own nice left out. A higher
+job starts first; among equals Slurm takes the earlier submitted, then the lower id.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def spaced(
 ) -> tuple[Int64s, Bools]:
     """New heights that put the jobs into the given order, and which jobs keep theirs.
 
-    priority: (N,) int64, now, in the wanted order (most urgent first). tie: (N,) int64, place of each in
-    Slurm's own order among equal priorities. gap: distance left to neighbours where there is room.
-    margin: least distance of a written job to its neighbours; where kept ones leave less, the nearest of them
-    are written too, so that factors which drift do not undo the order at once. 0: the number kept is the largest
-    possible. floor, ceiling: bounds of what is written; where `low` allows it, a kept job may lie under the floor if
-    all after it are kept. start: height of the lowest job when none is kept. Returns (N,) int64 and (N,) bool.
+    priority: (N,) int64, now, in the wanted order (most urgent first). tie: (N,) int64, place of each in Slurm's own
+    order among equal priorities. gap: distance left to neighbours where there is room.
+    margin: least distance of a written job to its neighbours; where kept ones leave less, the nearest of them are
+    written too, so that factors which drift do not undo the order at once. 0: the number kept is the largest possible.
+    floor, ceiling: bounds of what is written; where `low` allows it, a kept job may lie under the floor if all after it
+    are kept. start: height of the lowest job when none is kept. Returns (N,) int64 and (N,) bool.
     Source: ours.
     Raises ValueError if ceiling - floor has no room for the jobs.
     """
@@ -195,8 +195,8 @@ def _band(snapshot: Snapshot, factors: Int64s, lever: LeverConfig) -> dict[str, 
 def values_to_write(jobs: Jobs, wanted: Int64s, now: Int64s) -> Bools:
     """Rows to write: changed ones without the array tasks that the write of their array gives what they are to have.
 
-    A task that is to have another value than its array is written behind it, whether or not it has it: the write of
-    the array takes it away. wanted, now: (N,) lever values. (N,) bool.
+    A task that is to have another value than its array is written behind it, whether or not it has it: the write of the
+    array takes it away. wanted, now: (N,) lever values. (N,) bool.
     """
     rows, leader = _followers(jobs)
     first: Bools = wanted != now
@@ -223,8 +223,8 @@ def _followers(jobs: Jobs) -> tuple[Int64s, Int64s]:
 
 
 def _with_followers(jobs: Jobs, ours: Bools, wanted: Int64s, now: Int64s) -> Int64s:
-    """Array tasks follow their array: Slurm writes them together. One with a nice of its own is as much behind or
-    ahead of the others as its user wants; one that was changed lately keeps what it has. (N,) int64."""
+    """Array tasks follow their array: Slurm writes them together. One with a nice of its own is as much behind or ahead
+    of the others as its user wants; one that was changed lately keeps what it has. (N,) int64."""
     rows, leader = _followers(jobs)
     rows, leader = rows[ours[leader]], leader[ours[leader]]
     own = np.clip(wanted[leader] + jobs.base_nice[rows] - jobs.base_nice[leader], -MOST_PRIORITY, MOST_PRIORITY)

@@ -31,8 +31,8 @@ _FIRST = {"over_age_cap": "age cap", "idle_gpus": "idle GPUs", "over_soft_cap": 
 def in_tiers(ranking: Ranking, snapshot: Snapshot, tiers: Sequence[Tier], factors: Floats) -> Ranking:
     """The ranking by these tiers first, the highest value first; within a tier in the policy's own order.
 
-    factors: (N,) Slurm's own priority without the lever and without a nice of the user's own. A job of which the
-    value is not known comes behind all others of its tier.
+    factors: (N,) Slurm's own priority without the lever and without a nice of the user's own. A job of which the value
+    is not known comes behind all others of its tier.
     """
     if not tiers:
         return ranking

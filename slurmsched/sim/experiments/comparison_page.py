@@ -105,8 +105,8 @@ def numbered_gpus(gpus: Int64s, start_s: Floats, end_s: Floats, total: int) -> l
     """Each run by its place, in order of start, and the numbers of the GPUs it holds: the lowest that are free.
 
     The numbers are for the picture: a cluster model counts GPUs, on nodes or in one pile, and numbers none. Runs of no
-    length are left out. Runs that share
-    GPUs hold more than there are: the later ones get what the earlier ones do not use.
+    length are left out. Runs that share GPUs hold more than there are: the later ones get what the earlier ones do not
+    use.
     """
     free, busy, made = list(range(total)), list[tuple[float, int]](), list[tuple[int, list[int]]]()
     given: dict[int, list[int]] = {}

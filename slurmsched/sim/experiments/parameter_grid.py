@@ -157,8 +157,8 @@ def ranked_points(rows: Iterable[PointRow], by: str = "avg_jct_s") -> list[dict[
     """One row for the points that differ in their seed only, the best first.
 
     Each holds WORDS, jobs and FIGURES as means over `seeds` points (NaN: not known), and `pareto`: no other point of
-    the same trace, cluster and model has both a lower avg_jct_s and as few preemptions, or as low and fewer. Points
-    of different traces are ranked apart, in the order of the grid. Raises InputError for an unknown figure.
+    the same trace, cluster and model has both a lower avg_jct_s and as few preemptions, or as low and fewer. Points of
+    different traces are ranked apart, in the order of the grid. Raises InputError for an unknown figure.
     """
     if by not in RANKED_FIGURES:
         raise InputError(f"no figure {by!r}; a sweep is ranked by {', '.join(RANKED_FIGURES)}")

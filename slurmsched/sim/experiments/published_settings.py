@@ -35,8 +35,8 @@ class PublishedSettings(IdealSettings):
     costs_known: The time limits that a policy sees grow by such costs, so that limit less executed is what remains.
     node_gpus: The plan counts GPUs, but a job starts only on the fewest nodes of this many GPUs. Without such a place
         it waits for the next plan, and the GPUs it was to get idle. 0: a start always succeeds.
-    node_choice: Which node a gang gets there. "fullest": the one with the fewest free GPUs. "rest-emptiest": the
-        same, but what a gang needs besides whole nodes is taken from the emptiest.
+    node_choice: Which node a gang gets there. "fullest": the one with the fewest free GPUs. "rest-emptiest": the same,
+        but what a gang needs besides whole nodes is taken from the emptiest.
     refusal_blocks: A start that fails there holds back those behind it in the plan.
     slowdown: Run time of every job over the recorded one. Policies see the longer one.
     rounds_follow: A round begins when the one before is over: after round_s, or when all its jobs have ended.

@@ -160,8 +160,8 @@ def shuffled_as_released(cluster: HeterogeneousCluster, snapshot: Snapshot, begu
 def released_index(history_gpu_s: Floats, attained_gpu_s: Floats, delta_gpu_s: float) -> Floats:
     """The index as Tiresias's released simulator tabulates it. (N,) [1 / GPU s], shapes as gittins_index.
 
-    It differs from the paper's: taken 1 GPU s below the next sample above the attained service; service counts from
-    0, not from what is attained; the last sample never ends. Its integer division is left out.
+    It differs from the paper's: taken 1 GPU s below the next sample above the attained service; service counts from 0,
+    not from what is attained; the last sample never ends. Its integer division is left out.
     Source: simulator/run_sim.py of the released Tiresias, cal_r_gittins_index.
     """
     last = len(history_gpu_s) - 1

@@ -120,8 +120,8 @@ def _parts(text: str) -> list[str]:
 
 
 def toml_value(text: str) -> Any:
-    """The value that a text stands for in a configuration file: a number, a list in brackets, a table in
-    braces; else the text."""
+    """The value that a text stands for in a configuration file: a number, a list in brackets, a table in braces; else
+    the text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

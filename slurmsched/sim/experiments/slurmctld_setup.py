@@ -103,9 +103,9 @@ class RequeuePlanner:
 class QuietTimes:
     """Until when a plan that does nothing is followed by equal ones while nothing happens.
 
-    The ages that Slurm's priority counts change by themselves, and the order of a ChangingPolicy: what that says of
-    its next change holds for the jobs that would start, not for the whole order. For a while after the last event it
-    also changes who may be requeued, and which ended jobs are shown. A job that waits alone has no order, but a
+    The ages that Slurm's priority counts change by themselves, and the order of a ChangingPolicy: what that says of its
+    next change holds for the jobs that would start, not for the whole order. For a while after the last event it also
+    changes who may be requeued, and which ended jobs are shown. A job that waits alone has no order, but a
     ChangingPolicy may requeue others for it at any time. Source: slurmsched.
     """
 

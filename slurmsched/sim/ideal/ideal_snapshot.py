@@ -149,8 +149,8 @@ def snapshot(
 ) -> Snapshot:
     """The cluster at one time; nothing in it changes later.
 
-    rows: (N,) rows of the cast that wait or run, ascending. used: GPUs of each node that are held. shares: None where
-    a single node holds all GPUs.
+    rows: (N,) rows of the cast that wait or run, ascending. used: GPUs of each node that are held. shares: None where a
+    single node holds all GPUs.
     """
     here = len(rows)
     floats, ints, small = np.empty((8, here)), np.empty((2, here), np.int64), np.empty((3, here), np.int32)

@@ -260,9 +260,9 @@ def whole_minutes(used: Any) -> Any:
 class UsageLimits:
     """What was used under each limit of these kinds, counted every calc_period_s and at the end of each run.
 
-    used: (L,) of each limit of the table, faded as usage is [GPU s, or s]; 0 of other kinds. What is left stands
-    in the table, and what running jobs may still use is taken from it beforehand: of GrpTRESMins if safe, of
-    GrpTRESRunMins always.
+    used: (L,) of each limit of the table, faded as usage is [GPU s, or s]; 0 of other kinds. What is left stands in the
+    table, and what running jobs may still use is taken from it beforehand: of GrpTRESMins if safe, of GrpTRESRunMins
+    always.
     Source: Slurm's priority/multifactor (usage) and acct_policy.c.
     """
 

@@ -381,8 +381,8 @@ def _with_caps(need: Int64s, layout: ClusterLayout, part: Int64s) -> Int64s:
 def _alone(
     requests: SubmittedRequests, layout: ClusterLayout, kinds: list[Bools], kind: Int64s, gpus: Int64s, asked: Int64s
 ) -> tuple[Bools, Int64s]:
-    """Which jobs have their nodes to themselves, and the CPUs of the smallest node that holds them. If none
-    does, those that they ask for. (J,), (J,).
+    """Which jobs have their nodes to themselves, and the CPUs of the smallest node that holds them. If none does, those
+    that they ask for. (J,), (J,).
 
     kinds, kind: of _kinds. gpus, asked: (J,) GPUs and CPUs of each node, 0 CPUs = any.
     """

@@ -337,8 +337,8 @@ def _backfill_rules(cluster: SlurmctldState) -> BackfillRules:
 
 
 def running_by_end(cluster: SlurmctldState, *, completing: bool = False) -> RunningJobs:
-    """Running jobs end at their time limits; of equal ends that of the lowest id comes first, tasks by the id of
-    their array. completing: those that end now and requeued ones too."""
+    """Running jobs end at their time limits; of equal ends that of the lowest id comes first, tasks by the id of their
+    array. completing: those that end now and requeued ones too."""
     rows = cluster.holdings.rows
     if not completing:
         rows = rows[cluster.job.phase[rows] == JobPhase.RUNNING]

@@ -420,8 +420,8 @@ class SwfTrace(RowLoader):
     """18 numbers a line, -1 where unknown; lines with ";" are comments.
 
     processors_per_gpu: SWF counts processors; that many are taken for one GPU, rounded up.
-    Partial records (status 2 to 4) are left out: their summary line holds the job. A job of 0 s counts as started
-    where its wait and its processors are given and it was not cancelled.
+    Partial records (status 2 to 4) are left out: their summary line holds the job. A job of 0 s counts as started where
+    its wait and its processors are given and it was not cancelled.
     Source: Chapin et al., JSSPP 1999; the archive's page "The Standard Workload Format", version 2.2.
     """
 

@@ -142,8 +142,8 @@ def generate_trace(workload: SyntheticWorkload, jobs: int, seed: int = 0, *, lim
 def fitted_workload(recorded: RecordedTrace) -> SyntheticWorkload:
     """The workload that a trace looks like: rate, hours of the week, sizes, run times by size, users.
 
-    Jobs are independent: batches of one user and run times that repeat are lost. Raises InputError for a trace
-    with fewer than two submission times.
+    Jobs are independent: batches of one user and run times that repeat are lost. Raises InputError for a trace with
+    fewer than two submission times.
     """
     trace = recorded.trace
     span_s = float(np.ptp(trace.submit_s))
