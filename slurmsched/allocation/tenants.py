@@ -132,8 +132,10 @@ def stride_order(tenant: Int64s, own_order: Int64s, passes: Floats, strides: Flo
     """The pass at which each job's turn comes. (N,); jobs in ascending turn are what stride scheduling picks.
 
     The tenant with the least pass is picked, gets its next job, and its pass moves on by that job's stride.
-    tenant: (N,) row of each job's tenant. own_order: (N,) rows of jobs, each tenant's jobs in the order it wants them.
-    passes: (T,) at the start. strides: (N,) what a job's turn costs its tenant, at least 0.
+    tenant: (N,) row of each job's tenant.
+    own_order: (N,) rows of jobs, each tenant's jobs in the order it wants them.
+    passes: (T,) at the start.
+    strides: (N,) what a job's turn costs its tenant, at least 0.
     Source: Waldspurger and Weihl, MIT/LCS/TM-528, 1995.
     """
     by_tenant = own_order[np.argsort(tenant[own_order], kind="stable")]

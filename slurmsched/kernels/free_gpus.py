@@ -57,8 +57,11 @@ def wanted_of(job_id: Int64s, standing: Int64s, asked: Int32s, holder: Int64s, g
 def givable(closed: Bools, capacity: Int32s, used: Int32s, node: Int64s, gpus: Int32s) -> Int64s:
     """GPUs of each node that jobs of the snapshot hold or may get. (N,) int64.
 
-    closed: (N,) takes no new job. capacity, used: (N,) GPUs. node: (A,) row of each allocation's node, -1 = none of
-    these; gpus: (A,). What is used and not allocated belongs to holders unseen.
+    closed: (N,) takes no new job.
+    capacity, used: (N,) GPUs.
+    node: (A,) row of each allocation's node, -1 = none of these.
+    gpus: (A,).
+    What is used and not allocated belongs to holders unseen.
     """
     visible = np.zeros(capacity.size, np.int64)
     for a in range(node.size):

@@ -24,11 +24,16 @@ def job_columns(
 ) -> int:
     """Columns of these jobs, written to floats (8, N), ints (2, N) and small (3, N) int32; how many of them run.
 
-    rows: (N,). times: (J, 5) start of this run (NaN = waits), run time of earlier runs, when it last ran or came,
-    submission, time limit [s]. counts: (J, 4) job id, GPUs, nodes, restarts. flags: of pending and running.
+    rows: (N,).
+    times: (J, 5) start of this run (NaN = waits), run time of earlier runs, when it last ran or came, submission, time
+        limit [s].
+    counts: (J, 4) job id, GPUs, nodes, restarts.
+    flags: of pending and running.
     floats: submit, start, latest end, limit, run time of this run, of all runs [s], attained service [GPU s], waiting
-    since it last ran [s]. ints: job id, state. small: nodes, GPUs, restarts. holder, held: (N,) each, ids and GPUs of
-    those that run are written to their beginning, in the order of rows.
+        since it last ran [s].
+    ints: job id, state.
+    small: nodes, GPUs, restarts.
+    holder, held: (N,) each, ids and GPUs of those that run are written to their beginning, in the order of rows.
     """
     holders = 0
     for i in range(rows.size):

@@ -27,12 +27,15 @@ def walk(
 ) -> Int64s:
     """GPUs of each node that each job of the order should hold. (R, N) int64; a row of zeros: none.
 
-    order: (R,) rows of the tables below, most urgent first. gpus, nodes: (J,) asked. A running job holds held_gpus[k]
-    GPUs on held_node[k], k in first[j] .. first[j]+count[j]; it stays there or goes, and count 0 is a pending job.
+    order: (R,) rows of the tables below, most urgent first.
+    gpus, nodes: (J,) asked.
+    first, count: (J,) a running job holds held_gpus[k] GPUs on held_node[k], k in first[j] .. first[j]+count[j]. It
+        stays there or goes. count 0 is a pending job.
     pool: (J,) row of usable, a (P, N) bool table of the nodes a job may go to.
-    capacity: (N,) GPUs there are to give. A pending job takes idle GPUs first, then those of the running jobs least
-    urgent. handicap: (N,) float64, 0 to below 1: which of such nodes come first, the lowest; among equals the one left
-    fullest. Source: slurmsched.
+    capacity: (N,) GPUs there are to give.
+    handicap: (N,) float64, 0 to below 1: which of such nodes come first, the lowest; among equals the one left fullest.
+    A pending job takes idle GPUs first, then those of the least urgent running jobs.
+    Source: slurmsched.
     """
     ranks, width = order.size, capacity.size
     size = capacity.max() if width > 0 else 0
@@ -113,9 +116,13 @@ def place_by_count(
 ) -> int:
     """How many jobs get GPUs when each gang that fits takes what it asks for, in order.
 
-    order: (R,) rows of jobs, most urgent first. standing: (N,) of standing_of. jobs: ids and GPUs asked for, (N,) each.
-    held: (A,) each, job id, row of the node, GPUs. nodes: (M,) each, closed, GPUs, GPUs used. placed: (5, R) int64,
-    overwritten, the columns of Assignments by served job, all on node row 0. Source: slurmsched; first fit.
+    order: (R,) rows of jobs, most urgent first.
+    standing: (N,) of standing_of.
+    jobs: ids and GPUs asked for, (N,) each.
+    held: (A,) each, job id, row of the node, GPUs.
+    nodes: (M,) each, closed, GPUs, GPUs used.
+    placed: (5, R) int64, overwritten, the columns of Assignments by served job, all on node row 0.
+    Source: slurmsched; first fit.
     """
     wanted = wanted_of(jobs[0], standing, jobs[1], held[0], held[2])
     served = fill_in_order(order, wanted, givable(nodes[0], nodes[1], nodes[2], held[1], held[2]).sum())
@@ -188,11 +195,14 @@ def backfill(
 ) -> Int64s:
     """Which jobs start at times[0], on which nodes. (J, N) int64: GPUs of each node given to each job, 0 = waits.
 
-    times: (K,) float64 ascending [s]; free: (K, N) int64, free[k] holds from times[k] to times[k+1], the last for good.
-    gpus, nodes: (J,) int64 and limit_s: (J,) float64 of the jobs in priority order. price: (N,) float64, as
-    gang.pick_gang takes it. size: most GPUs of one node. most: reservations made for jobs that must wait: 1 is EASY, J
-    conservative. whole: a reservation holds whole nodes, as slurmctld's do. Jobs that do not fit before the last time
-    get no reservation.
+    times: (K,) float64 ascending [s].
+    free: (K, N) int64, free[k] holds from times[k] to times[k+1], the last for good.
+    gpus, nodes: (J,) int64 and limit_s: (J,) float64 of the jobs in priority order.
+    price: (N,) float64, as gang.pick_gang takes it.
+    size: most GPUs of one node.
+    most: reservations made for jobs that must wait: 1 is EASY, J conservative.
+    whole: a reservation holds whole nodes, as slurmctld's do.
+    Jobs that do not fit before the last time get no reservation.
     Source: Mu'alem and Feitelson, IEEE TPDS 12(6), 2001; Slurm's sched/backfill for `whole`.
     """
     jobs, width = gpus.size, free.shape[1]

@@ -322,9 +322,14 @@ def picked(
 ) -> Int64s:  # fmt: skip
     """(T,) int64: in each state the mask of GPUs that Slurm picks.
 
-    free: (T,) int64 masks of free GPUs. need: (T,) int64. cores: (T, S) int32, the job's cores on each socket.
-    socket: (G,) int32 and links: (G, G) int32 by GPU. order: (G,) int32, the GPU at each index of gres.conf.
-    per_job: --gpus=N instead of --gpus-per-node=N. old: before 24.05. double: from 25.11 on, not per_job.
+    free: (T,) int64 masks of free GPUs.
+    need: (T,) int64.
+    cores: (T, S) int32, the job's cores on each socket.
+    socket: (G,) int32 and links: (G, G) int32 by GPU.
+    order: (G,) int32, the GPU at each index of gres.conf.
+    per_job: --gpus=N instead of --gpus-per-node=N.
+    old: before 24.05.
+    double: from 25.11 on, not per_job.
     """
     gpus, given = order.size, np.zeros(free.size, np.int64)
     near, wired = np.empty(gpus, np.int32), np.empty((gpus, gpus), np.int32)

@@ -581,9 +581,12 @@ def future_start(
 ) -> float:
     """When a job could start on the nodes of mask (N,), as slurmctld guesses it [s]; infinite if never.
 
-    free: (3, N). chosen: (N,) int64, set to its nodes. to_go: runs that must be gone, see runs_until_fit. ready,
-    last_ready: (N,) as pick_later has them. from_s: runs that end by then are gone at once. bound: no run that ends
-    later is taken away.
+    free: (3, N).
+    chosen: (N,) int64, set to its nodes.
+    to_go: runs that must be gone, see runs_until_fit.
+    ready, last_ready: (N,) as pick_later has them.
+    from_s: runs that end by then are gone at once.
+    bound: no run that ends later is taken away.
     """
     now, order_end = rules.now, runs.end
     gone, latest = 0, from_s

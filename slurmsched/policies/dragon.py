@@ -73,8 +73,12 @@ class Dragon:
 
 
 def shared_by_load(has: Int64s, low: Floats, high: Floats, gpus: int) -> Int64s:
-    """GPUs of each job from now on. has: (J,) those that each has, 0 of one that waits; of equals the first is served
-    first. low, high: (J,) least and most of each. gpus: of the cluster. (J,)."""
+    """GPUs of each job from now on. (J,).
+
+    has: (J,) those that each has, 0 of one that waits; of equals the first is served first.
+    low, high: (J,) least and most of each.
+    gpus: of the cluster.
+    """
     given, least = has.copy(), low.astype(np.int64)
     while (missing := int(given.sum()) - gpus) > 0 and not _shrunk(given, least, high, missing):
         given[np.flatnonzero(given)[-1]] = 0  # nodes are down: the last job goes

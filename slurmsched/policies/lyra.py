@@ -191,11 +191,15 @@ def taken_back(
     """GPUs that each borrower has when the lenders have what they need, 0 of one that must leave (B,); and the GPUs of
     the needs that fit then.
 
-    table: (B, M) GPUs that it holds on each node. has: (B,) on all nodes. spans: (B,) nodes that it is on.
-    least: (B,) GPUs that it can do with; has, or more, of a job of one size. stops: (B,) whether it may be stopped.
-    lent: (M,). free: (M,) GPUs of each node. Nodes are taken back while a need does not fit, those of the least
-    preemption cost first; of equals that on which borrowers hold fewer GPUs, then the first. For a need that does not
-    fit in the end, no node is taken back.
+    table: (B, M) GPUs that it holds on each node.
+    has: (B,) on all nodes.
+    spans: (B,) nodes that it is on.
+    least: (B,) GPUs that it can do with; has, or more, of a job of one size.
+    stops: (B,) whether it may be stopped.
+    lent: (M,).
+    free: (M,) GPUs of each node.
+    Nodes are taken back while a need does not fit, those of the least preemption cost first. Of equals it is that on
+    which borrowers hold fewer GPUs, then the first. For a need that does not fit in the end, no node is taken back.
     Source: Li et al. (Lyra), EuroSys '23, section on reclaiming servers: greedy, by server preemption cost.
     """
     promised = 0

@@ -317,8 +317,12 @@ MOST_JOBS_NAMED = 5
 
 
 def too_large(ids: Int64s, gpus: Int64s, have: int, kind: str = "") -> InputError:
-    """Jobs that ask for more GPUs than there are, the largest first. ids, gpus: (J,), J >= 1. have: GPUs of the nodes
-    that may serve them. kind: the GPU type that they ask for."""
+    """Jobs that ask for more GPUs than there are, the largest first.
+
+    ids, gpus: (J,), J >= 1.
+    have: GPUs of the nodes that may serve them.
+    kind: the GPU type that they ask for.
+    """
     order = np.lexsort((ids, -gpus))
     most, others = int(gpus[order[0]]), ids[order[1:]].tolist()
     of = f" of type {kind}" if kind else ""

@@ -94,8 +94,12 @@ def explain(
     snapshot: Snapshot, plan: Plan | None, row: int, details: JobDetails, expected: tuple[str, ...] = (),
     move: str = "", *, lever: str = "nice",
 ) -> Explanation:  # fmt: skip
-    """The job in this row. plan: None where the policy's order is not known; then Slurm's priority counts. expected,
-    move: see Explanation. lever: the lever's kind. Pure."""
+    """The job in this row. Pure.
+
+    plan: None where the policy's order is not known; then Slurm's priority counts.
+    expected, move: see Explanation.
+    lever: the lever's kind.
+    """
     jobs = snapshot.jobs
     waits = bool(jobs.pending[row])
     competitors = competitors_before(snapshot, None, row, details) if waits else []

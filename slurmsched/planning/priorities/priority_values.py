@@ -36,12 +36,16 @@ def spaced(
 ) -> tuple[Int64s, Bools]:
     """New heights that put the jobs into the given order, and which jobs keep theirs.
 
-    priority: (N,) int64, now, in the wanted order (most urgent first). tie: (N,) int64, place of each in Slurm's own
-    order among equal priorities. gap: distance left to neighbours where there is room.
+    priority: (N,) int64, now, in the wanted order (most urgent first).
+    tie: (N,) int64, place of each in Slurm's own order among equal priorities.
+    gap: distance left to neighbours where there is room.
     margin: least distance of a written job to its neighbours; where kept ones leave less, the nearest of them are
-    written too, so that factors which drift do not undo the order at once. 0: the number kept is the largest possible.
+        written too, so that factors which drift do not undo the order at once. 0: the number kept is the largest
+        possible.
     floor, ceiling: bounds of what is written; where `low` allows it, a kept job may lie under the floor if all after it
-    are kept. start: height of the lowest job when none is kept. Returns (N,) int64 and (N,) bool.
+        are kept.
+    start: height of the lowest job when none is kept.
+    Returns (N,) int64 and (N,) bool.
     Source: ours.
     Raises ValueError if ceiling - floor has no room for the jobs.
     """

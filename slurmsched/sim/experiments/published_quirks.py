@@ -93,7 +93,7 @@ class PublishedCluster(MovableEnds):
 
     def __init__(self, trace: Trace, nodes: Sequence[int], model: PublishedSettings, *, seed: int = 0) -> None:
         super().__init__(trace, nodes, model, seed=seed)
-        order = np.argsort(trace.job_id, kind="stable")  # rows of the cast
+        order = np.argsort(trace.job_id, kind="stable")  # rows of JobArrays
         self._sizes = trace.gpus[order]
         self._restart_s = model.restart_costs(self._sizes)
         self._event_s = model.event_costs(trace.model.take(order), self._sizes)
@@ -228,7 +228,7 @@ class EventCostCluster(PhysicsCluster):
         self, trace: Trace, hardware: ClusterHardware, physics: Physics, model: PublishedSettings, *, seed: int = 0
     ) -> None:
         super().__init__(trace, hardware, physics, model, seed=seed)
-        order = np.argsort(trace.job_id, kind="stable")  # rows of the cast
+        order = np.argsort(trace.job_id, kind="stable")  # rows of JobArrays
         self._event_s = model.event_costs(trace.model.take(order), trace.gpus[order])
         self._charged_s = 0.0  # the last event
 

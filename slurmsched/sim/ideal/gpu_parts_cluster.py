@@ -38,7 +38,7 @@ class GpuPartsCluster(IdealCluster):
         self, trace: Trace, nodes: Sequence[NodeSpec], model: IdealSettings | None = None, *,
         cpus_known: bool = False, seed: int = 0,
     ) -> None:  # fmt: skip
-        order = np.argsort(trace.job_id, kind="stable")  # rows of the cast
+        order = np.argsort(trace.job_id, kind="stable")  # rows of JobArrays
         part = np.where(trace.gpus[order] == 1, np.rint(trace.gpu_share[order] * WHOLE), WHOLE)
         self.gpu_milli = np.maximum(part, 1).astype(np.int64)
         memory_known = all(node.memory_mib for node in nodes)

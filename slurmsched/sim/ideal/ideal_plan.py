@@ -53,7 +53,7 @@ class IdealPlan(Plan):
 
 
 class StandingQueue(Protocol):
-    """Waiting rows of the cast in the order of a plan."""
+    """Waiting rows of JobArrays in the order of a plan."""
 
     def append(self, row: int, gpus: int) -> None:
         """A job came; it goes behind all others."""

@@ -75,7 +75,7 @@ class JobArrays:
 
     @classmethod
     def of(cls, trace: Trace, size: int) -> JobArrays:
-        """The cast of a trace on nodes of at most `size` GPUs, of which nobody runs yet."""
+        """The jobs of a trace on nodes of at most `size` GPUs, none of which runs yet."""
         order = np.argsort(trace.job_id, kind="stable")
         jobs, gpus, submit_s = len(order), trace.gpus[order], trace.submit_s[order]
         start_s, ran_s = np.full(jobs, NAN), np.zeros(jobs)
@@ -149,8 +149,8 @@ def snapshot(
 ) -> Snapshot:
     """The cluster at one time; nothing in it changes later.
 
-    rows: (N,) rows of the cast that wait or run, ascending. used: GPUs of each node that are held. shares: None where a
-    single node holds all GPUs.
+    rows: (N,) rows of JobArrays that wait or run, ascending. used: GPUs of each node that are held.
+    shares: None where a single node holds all GPUs.
     """
     here = len(rows)
     floats, ints, small = np.empty((8, here)), np.empty((2, here), np.int64), np.empty((3, here), np.int32)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 class GpuHolders:
     """One entry a job and node, ascending by both. All columns are (A,) int64.
 
-    row: of the cast.
+    row: of JobArrays.
     node: its row.
     gpus: how many.
     mask: which ones, bit i for GPU index i.
@@ -83,7 +83,7 @@ class GpuHolders:
         return GpuHolders(rows[order], self.node[every][order], self.gpus[every][order], self.mask[every][order])
 
     def assignments(self, seen: Int64s) -> Assignments:
-        """The same by rows of the snapshot whose jobs are these rows of the cast, ascending."""
+        """The same by rows of the snapshot whose jobs are these rows of JobArrays, ascending."""
         rows, first, count = np.unique(self.row, return_index=True, return_counts=True)
         places = np.searchsorted(seen, rows)
         return Assignments(places, first.astype(np.int64), count.astype(np.int64), self.node, self.gpus, self.mask)
@@ -107,7 +107,7 @@ def assign_gpus(target: Assignments, seen: Int64s, before: GpuHolders, capacity:
     """The entries of a target, each with its GPUs.
 
     Where a placement only counted, a job keeps what it had on that node. A new job takes the lowest free indices. Of
-    two jobs that shared GPUs the first keeps them. A guest has the GPUs of its host. seen: rows of the cast that the
+    two jobs that shared GPUs the first keeps them. A guest has the GPUs of its host. seen: rows of JobArrays that the
     target's rows mean. before: what those hold that go on. capacity: (N,) GPUs of each node.
     """
     if (guests := target.host >= 0).any():
