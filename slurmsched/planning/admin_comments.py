@@ -181,7 +181,7 @@ def _changes(
     pairs = [pair for row in rows if row >= 0
              if (pair := _write(snapshot, row, wanted.get(row, "") if scope[row] else "", known.get(row)))
              and pair[0].accounting in allowed]  # fmt: skip
-    return Proposal.of_moves(pairs, most)
+    return Proposal.of_changes(pairs, most)
 
 
 def _write(snapshot: Snapshot, row: int, text: str, known: Override | None) -> tuple[SetAdminComment, Records] | None:

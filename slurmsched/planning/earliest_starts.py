@@ -54,11 +54,11 @@ class StartLever(Lever):
 
 def own_starts(snapshot: Snapshot) -> Snapshot:
     """The snapshot in which jobs may start when their users say. This is the policy's input."""
-    mine, _ = _on_record(snapshot)
-    if not mine:
+    active, _ = _on_record(snapshot)
+    if not active:
         return snapshot
     begin_s = snapshot.jobs.eligible_s.copy()
-    for row, record in mine.items():
+    for row, record in active.items():
         begin_s[row] = record.submit_s
     return replace(snapshot, jobs=snapshot.jobs.with_columns(eligible_s=begin_s))
 
@@ -72,25 +72,25 @@ def deferrals(
     has passed, so that jobs may start if slurmsched does not come back. A job with an operation under way is to start:
     it gets none. Starts are given back first, then moved, then given to new jobs, most urgent first.
     """
-    (mine, changed), records = _on_record(snapshot), of_field(snapshot.overrides, FIELD)
+    (active, changed), records = _on_record(snapshot), of_field(snapshot.overrides, FIELD)
     want_s = wanted_s(snapshot, ranking) if lever.start else np.full(len(snapshot.jobs), -math.inf)
     later = want_s > snapshot.now_s + 1
     acting = np.isin(snapshot.jobs.job_id, [operation.job_id for operation in snapshot.operations])
     asked = later & managed & startable(own_starts(snapshot)) & ~acting
     asked &= ~left_alone(snapshot.jobs, (*records, *changed))
-    asked[list(mine)] = False
+    asked[list(active)] = False
     verdict = np.where(asked, jobs_of.start_verdicts(snapshot.jobs, scope), -1).astype(np.int8)
     new = ranking.order[(asked & (verdict < 0))[ranking.order]]
-    kept = list(_kept(snapshot, mine, later & jobs_of.scoped(snapshot.jobs, scope), want_s, lever))
-    moves = [*sorted(kept, key=lambda move: not move[0].restores), *_new(snapshot, new, want_s, lever)]
-    return Proposal.of_moves(moves, most, changed, jobs_of.refusals(snapshot, verdict, jobs_of.START_RULES))
+    kept = list(_kept(snapshot, active, later & jobs_of.scoped(snapshot.jobs, scope), want_s, lever))
+    changes = [*sorted(kept, key=lambda change: not change[0].restores), *_new(snapshot, new, want_s, lever)]
+    return Proposal.of_changes(changes, most, changed, jobs_of.refusals(snapshot, verdict, jobs_of.START_RULES))
 
 
 def restore_proposal(snapshot: Snapshot, note: str) -> Proposal:
     """The writes that remove every earliest start, as `undo` does."""
-    mine, changed = _on_record(snapshot)
-    moves = [_back(snapshot, row, record, note) for row, record in mine.items()]
-    return Proposal.of_moves(moves, changed=changed)
+    active, changed = _on_record(snapshot)
+    changes = [_restore(snapshot, row, record, note) for row, record in active.items()]
+    return Proposal.of_changes(changes, changed=changed)
 
 
 # Over 30 lines: one note for each thing that the plan cannot do, in one order.
@@ -132,17 +132,17 @@ def _on_record(snapshot: Snapshot) -> tuple[dict[int, Override], Records]:
 
     Not every start on record was sent: the job may still have another of ours, or what it had before the first.
     """
-    jobs, mine, changed = snapshot.jobs, dict[int, Override](), list[Override]()
+    jobs, active, changed = snapshot.jobs, dict[int, Override](), list[Override]()
     for row, record in of_pending(jobs, of_field(snapshot.overrides, FIELD)):
         if jobs.submit_s[row] != record.submit_s or _last_s(record) <= snapshot.now_s:
             continue  # a requeue took it away, or it is reached
         has_s = float(jobs.eligible_s[row])
         if record.meant(has_s):
             if has_s > snapshot.now_s:
-                mine[row] = _having(record, has_s)
+                active[row] = _having(record, has_s)
         elif not (record.base and abs(has_s - float(record.base)) <= SAME_S):
             changed.append(replace(record, base=0.0).closed(_FOREIGN, abandoned=True))
-    return mine, tuple(changed)
+    return active, tuple(changed)
 
 
 def _last_s(record: Override) -> float:
@@ -167,18 +167,18 @@ def wanted_s(snapshot: Snapshot, ranking: Ranking) -> Floats:
 
 
 def _kept(
-    snapshot: Snapshot, mine: dict[int, Override], later: Bools, want_s: Floats, lever: LeverConfig
+    snapshot: Snapshot, active: dict[int, Override], later: Bools, want_s: Floats, lever: LeverConfig
 ) -> Iterator[StartChange]:
     """Changes of starts that are on record."""
-    for row, record in mine.items():
+    for row, record in active.items():
         if not later[row]:
-            yield _back(snapshot, row, record, "it may start now")
+            yield _restore(snapshot, row, record, "it may start now")
             continue
         target_s, until_s = _target_s(snapshot, float(want_s[row]), lever), float(record.sent)
         near = want_s[row] - snapshot.now_s <= lever.start_most_s
         stale = until_s - snapshot.now_s < lever.start_most_s / 2 or until_s > target_s + SAME_S
         if abs(target_s - until_s) > SAME_S and (near or stale):
-            yield _given(snapshot, row, target_s, record)
+            yield _change_of(snapshot, row, target_s, record)
 
 
 def _new(snapshot: Snapshot, rows: Int64s, want_s: Floats, lever: LeverConfig) -> Iterator[StartChange]:
@@ -187,7 +187,7 @@ def _new(snapshot: Snapshot, rows: Int64s, want_s: Floats, lever: LeverConfig) -
     for row in rows.tolist():
         key, base_s = snapshot.jobs.id_and_submit(row), float(np.nan_to_num(snapshot.jobs.eligible_s[row]))
         before = replace(known.get(key, Override(*key, FIELD, 0.0, 0.0)), base=base_s)
-        yield _given(snapshot, row, _target_s(snapshot, float(want_s[row]), lever), before)
+        yield _change_of(snapshot, row, _target_s(snapshot, float(want_s[row]), lever), before)
 
 
 def _target_s(snapshot: Snapshot, want_s: float, lever: LeverConfig) -> float:
@@ -195,7 +195,7 @@ def _target_s(snapshot: Snapshot, want_s: float, lever: LeverConfig) -> float:
     return float(math.ceil(min(want_s, snapshot.now_s + lever.start_most_s)))
 
 
-def _given(snapshot: Snapshot, row: int, until_s: float, before: Override) -> StartChange:
+def _change_of(snapshot: Snapshot, row: int, until_s: float, before: Override) -> StartChange:
     """The write, and the record that still knows of the starts before."""
     key, was_s = snapshot.jobs.id_and_submit(row), float(snapshot.jobs.eligible_s[row])
     action = SetStart(*key, "the policy wants it to start later", f"defer-{key[0]}", until_s, was_s)
@@ -203,7 +203,7 @@ def _given(snapshot: Snapshot, row: int, until_s: float, before: Override) -> St
     return action, (Override(*key, FIELD, before.base, until_s, values=tuple(values)),)
 
 
-def _back(snapshot: Snapshot, row: int, record: Override, note: str) -> StartChange:
+def _restore(snapshot: Snapshot, row: int, record: Override, note: str) -> StartChange:
     key = snapshot.jobs.id_and_submit(row)
     was_s = float(snapshot.jobs.eligible_s[row])
     action = SetStart(*key, note, f"defer-{key[0]}", snapshot.now_s, was_s, base=snapshot.now_s)

@@ -141,15 +141,15 @@ FOREIGN_COMMENT = f"{CHANGED}: the text of another user"
 FOREIGN_FIELD = f"{CHANGED}: its"  # and the name of the option, and what it is
 
 
-def earlier_step(action: Action | None, view: GateContext) -> str:
+def earlier_step(action: Action | None, context: GateContext) -> str:
     """The steps of an operation are sent in their order, and none after one that was refused."""
-    reason = view.broken.get(action.operation, "") if isinstance(action, Step) else ""
+    reason = context.broken.get(action.operation, "") if isinstance(action, Step) else ""
     return f"an earlier step of its operation was refused: {reason}" if reason else ""
 
 
-def job_left_queue(action: Action | None, view: GateContext) -> str:
+def job_left_queue(action: Action | None, context: GateContext) -> str:
     """ "" while the job is in the queue. A reservation is deleted in any case."""
-    if action is None or isinstance(action, DeleteReservation) or action.job_id in view.seen:
+    if action is None or isinstance(action, DeleteReservation) or action.job_id in context.seen:
         return ""
     return f"{CHANGED}: it left the queue"
 
@@ -161,19 +161,19 @@ def submit_time_unknown(action: Action | None, _: GateContext) -> str:
     return "its submit time is unknown, so a reused id could not be detected"
 
 
-def run_changed(action: Action | None, view: GateContext) -> str:
+def run_changed(action: Action | None, context: GateContext) -> str:
     """ "" if the submit time is the same within a second. Of a job that is to give nodes back the restarts, too."""
-    same = (seen := _current(action, view)) is None or action is None or abs(seen.submit_s - action.submit_s) < 1
+    same = (seen := _current(action, context)) is None or action is None or abs(seen.submit_s - action.submit_s) < 1
     if seen is not None and isinstance(action, ShrinkJob) and action.restarts >= 0:
         same &= seen.fields.get("RestartCnt", "") == str(action.restarts)
     return "" if same else f"{CHANGED}: it was requeued, or its id is used again"
 
 
-def state_changed(action: Action | None, view: GateContext) -> str:
+def state_changed(action: Action | None, context: GateContext) -> str:
     """Steps that take something from a job need it running, those that give it something need it waiting: a reservation
     set on a running job kills it at its end, a requeue of an ended one runs it again. A value that gives the base back
     may go to a job that has started meanwhile: it does no harm there, and a requeue keeps it."""
-    if (seen := _current(action, view)) is None or (isinstance(action, JoinReservation) and not action.name):
+    if (seen := _current(action, context)) is None or (isinstance(action, JoinReservation) and not action.name):
         return ""
     if isinstance(action, ShrinkJob):
         fits = bool(seen.state & JobState.RUNNING) and not seen.state & JobState.COMPLETING
@@ -188,24 +188,26 @@ def state_changed(action: Action | None, view: GateContext) -> str:
     return "" if fits else f"{CHANGED}: it is {_state_words(seen.state)}"
 
 
-def value_changed(action: Action | None, view: GateContext) -> str:
+def value_changed(action: Action | None, context: GateContext) -> str:
     """ "" if the nice, site factor or field still has the value that the action replaces."""
-    if (seen := _current(action, view)) is None or not isinstance(action, SetPriority | SetField):
+    if (seen := _current(action, context)) is None or not isinstance(action, SetPriority | SetField):
         return ""
     if isinstance(action, SetGpuRequest):
         return ""  # a rule of its own
     if isinstance(action, SetField):
         others = _changed_options(action, seen)
-        stays = isinstance(action, SetCpus) and action.restores and len(others) < len(action.columns)  # see still_ours
+        stays = (
+            isinstance(action, SetCpus) and action.restores and len(others) < len(action.columns)
+        )  # see without_changed_options
         option, value = next(iter(others.items()), ("", ""))
         return f"{FOREIGN_FIELD} {option} is {value or 'empty'}" if others and not stays else ""
     now = seen.nice if isinstance(action, SetNice) else seen.site_factor
     return "" if now is None or now == action.old else f"{CHANGED}: its {action.kind} is {now}, not {action.old}"
 
 
-def still_ours(action: Action, view: GateContext) -> Action:
+def without_changed_options(action: Action, context: GateContext) -> Action:
     """The action; one that gives CPUs back without the options that somebody else changed, each of which stays."""
-    if not isinstance(action, SetCpus) or not action.restores or (seen := _current(action, view)) is None:
+    if not isinstance(action, SetCpus) or not action.restores or (seen := _current(action, context)) is None:
         return action
     return replace(action, omitted=tuple(_changed_options(action, seen)))
 
@@ -217,10 +219,10 @@ def _changed_options(action: SetField, seen: CurrentJob) -> dict[str, str]:
     return {name: value for name, value in now.items() if not action.has_old(value)}
 
 
-def node_list_changed(action: Action | None, view: GateContext) -> str:
+def node_list_changed(action: Action | None, context: GateContext) -> str:
     """ "" if the node list is still the one that the action replaces."""
     if (
-        (seen := _current(action, view)) is None
+        (seen := _current(action, context)) is None
         or not isinstance(action, SetNodeList)
         or same_hosts(seen.nodes, action.old)
     ):
@@ -228,30 +230,30 @@ def node_list_changed(action: Action | None, view: GateContext) -> str:
     return f"{CHANGED}: its node list is {seen.nodes or 'empty'}"
 
 
-def comment_changed(action: Action | None, view: GateContext) -> str:
+def comment_changed(action: Action | None, context: GateContext) -> str:
     """ "" if its AdminComment is empty or one of ours."""
-    if (seen := _current(action, view)) is None or not isinstance(action, SetAdminComment):
+    if (seen := _current(action, context)) is None or not isinstance(action, SetAdminComment):
         return ""
     if seen.admin_comment is None:
         return UNREAD_COMMENT
     return "" if seen.admin_comment in ("", *action.texts) else f"{FOREIGN_COMMENT} is in its AdminComment"
 
 
-def start_changed(action: Action | None, view: GateContext) -> str:
+def start_changed(action: Action | None, context: GateContext) -> str:
     """ "" if the earliest start differs by at most SAME_S from the one that the action replaces."""
-    if (seen := _current(action, view)) is None or not isinstance(action, SetStart) or not isfinite(action.old):
+    if (seen := _current(action, context)) is None or not isinstance(action, SetStart) or not isfinite(action.old):
         return ""
     same = abs(seen.eligible_s - action.old) <= SAME_S
     return "" if same else f"{CHANGED}: its earliest start is another one"
 
 
-def request_changed(action: Action | None, view: GateContext) -> str:
+def request_changed(action: Action | None, context: GateContext) -> str:
     """ "" if the GPUs of the request are as planned, and only SetSize changes their number. Of a job that is to give
     nodes back: if it has as many as planned."""
-    if (seen := _current(action, view)) is not None and isinstance(action, ShrinkJob):
+    if (seen := _current(action, context)) is not None and isinstance(action, ShrinkJob):
         nodes = seen.fields.get("NumNodes", "")
         return "" if nodes == str(action.old) else f"{CHANGED}: it has {nodes or 'an unknown number of'} nodes"
-    if (seen := _current(action, view)) is None or not isinstance(action, SetGpuRequest):
+    if (seen := _current(action, context)) is None or not isinstance(action, SetGpuRequest):
         return ""
     if isinstance(action, SetSize):
         return _other_size_now(action, seen)
@@ -288,28 +290,28 @@ def _request(text: str, parts: int) -> str:
     return normal_form(entries, sorted({entry.kind for entry in entries} - {"cpu"}))
 
 
-def requirements_changed(action: Action | None, view: GateContext) -> str:
+def requirements_changed(action: Action | None, context: GateContext) -> str:
     """Slurm's list of jobs does not show all that a job asks for: it may have changed since it was read."""
     if (
         not isinstance(action, SetNodeList | SetGpuRequest | SetCpus | SetMemory)
-        or (seen := _current(action, view)) is None
+        or (seen := _current(action, context)) is None
     ):
         return ""
     return "" if action.restores or not seen.bars else f"{ASKS} {' and '.join(seen.bars)}"
 
 
-def reservation_changed(action: Action | None, view: GateContext) -> str:
+def reservation_changed(action: Action | None, context: GateContext) -> str:
     """Only a job without a reservation joins one, and only the name of its own operation is removed."""
-    if (seen := _current(action, view)) is None or not isinstance(action, JoinReservation):
+    if (seen := _current(action, context)) is None or not isinstance(action, JoinReservation):
         return ""
     fits = not seen.reservation if action.name else seen.reservation == RESERVATION_PREFIX + action.operation
     return "" if fits else f"{CHANGED}: its reservation is {seen.reservation or 'none'}"
 
 
-def exclusive_changed(action: Action | None, view: GateContext) -> str:
+def exclusive_changed(action: Action | None, context: GateContext) -> str:
     """ "" unless the job now needs whole nodes and the planned reservation has parts of nodes."""
     if (
-        (seen := _current(action, view)) is None
+        (seen := _current(action, context)) is None
         or not isinstance(action, Reserve)
         or action.whole
         or not seen.exclusive
@@ -318,14 +320,14 @@ def exclusive_changed(action: Action | None, view: GateContext) -> str:
     return f"{CHANGED}: it asks for whole nodes (--exclusive)"
 
 
-def beneficiary_cannot_start(action: Action | None, view: GateContext) -> str:
+def beneficiary_cannot_start(action: Action | None, context: GateContext) -> str:
     """ "" if the job could start on the GPUs. No job is preempted for one that could not."""
-    return view.cannot_start.get(action.operation, "") if isinstance(action, Requeue | Signal) else ""
+    return context.cannot_start.get(action.operation, "") if isinstance(action, Requeue | Signal) else ""
 
 
-def _current(action: Action | None, view: GateContext) -> CurrentJob | None:
+def _current(action: Action | None, context: GateContext) -> CurrentJob | None:
     """The action's job; None where that does not matter: a reservation is deleted whatever became of its job."""
-    return None if action is None or isinstance(action, DeleteReservation) else view.seen.get(action.job_id)
+    return None if action is None or isinstance(action, DeleteReservation) else context.seen.get(action.job_id)
 
 
 def _state_words(state: JobState) -> str:
@@ -337,31 +339,38 @@ def _state_words(state: JobState) -> str:
 HOUR_S = 3_600.0
 
 
-def not_managed(action: Action | None, view: GateContext) -> str:
+def not_managed(action: Action | None, context: GateContext) -> str:
     """A lever changes only managed jobs. Steps of operations need the job in scope, whatever its priority is now."""
-    if view.snapshot is None or action is None or _gives_back(action) or (row := row_of(action, view.snapshot)) < 0:
+    if (
+        context.snapshot is None
+        or action is None
+        or _gives_back(action)
+        or (row := row_of(action, context.snapshot)) < 0
+    ):
         return ""
     if isinstance(action, SetPriority):
-        left_scope = view.out_of_scope is not None and view.out_of_scope[row] and view.snapshot.jobs.written[row]
+        left_scope = (
+            context.out_of_scope is not None and context.out_of_scope[row] and context.snapshot.jobs.written[row]
+        )
         if left_scope and action.new == action.base:
             return ""  # a job that left the scope gets its own back
         if action.new == action.old:
             return ""  # an array task keeps what it has, behind the write of its array
-        index = -1 if view.verdict is None else int(view.verdict[row])
+        index = -1 if context.verdict is None else int(context.verdict[row])
         rule = job_scope.JOB_RULES[index] if index >= 0 else None
         return rule.reason if rule and rule.name != "array" else ""  # a task gets what its managed array has
-    in_scope = job_scope.scoped(view.snapshot.jobs.take(np.array([row])), view.scope)[0]
+    in_scope = job_scope.scoped(context.snapshot.jobs.take(np.array([row])), context.scope)[0]
     return "" if in_scope or not (isinstance(action, Step) and action.operation) else "it is not in scope"
 
 
-def not_preemptible(action: Action | None, view: GateContext) -> str:
+def not_preemptible(action: Action | None, context: GateContext) -> str:
     """A hard reason against preempting a job also counts during its grace."""
-    if view.snapshot is None or not isinstance(action, Requeue | Signal) or not action.operation:
+    if context.snapshot is None or not isinstance(action, Requeue | Signal) or not action.operation:
         return ""
-    if (row := row_of(action, view.snapshot)) < 0:
+    if (row := row_of(action, context.snapshot)) < 0:
         return ""
-    one = replace(view.snapshot, jobs=view.snapshot.jobs.take(np.array([row])))
-    return victims.hard_reason(victims.preemption_case(one, view.preemption, view.scope))
+    one = replace(context.snapshot, jobs=context.snapshot.jobs.take(np.array([row])))
+    return victims.hard_reason(victims.preemption_case(one, context.preemption, context.scope))
 
 
 def out_of_bounds(action: Action | None, _: GateContext) -> str:
@@ -381,13 +390,13 @@ def out_of_bounds(action: Action | None, _: GateContext) -> str:
     return ""
 
 
-def size_outside_hints(action: Action | None, view: GateContext) -> str:
+def size_outside_hints(action: Action | None, context: GateContext) -> str:
     """A size of ours stays between what the job's hints name as its least and most."""
-    if view.snapshot is None or not isinstance(action, SetSize | AskSize | ShrinkJob) or _gives_back(action):
+    if context.snapshot is None or not isinstance(action, SetSize | AskSize | ShrinkJob) or _gives_back(action):
         return ""
-    if (row := row_of(action, view.snapshot)) < 0:
+    if (row := row_of(action, context.snapshot)) < 0:
         return ""
-    hints = parse_hints(view.snapshot.jobs.comment[row])
+    hints = parse_hints(context.snapshot.jobs.comment[row])
     if isinstance(action, ShrinkJob):
         return "" if _may_shrink(hints, action) else NO_SHRINK_HINT
     gpus = action.gpus if isinstance(action, AskSize) else counted(action.new)
@@ -403,22 +412,22 @@ def _may_shrink(hints: Hints, action: ShrinkJob) -> bool:
     return bool(hints.shrink) and least is not None and least <= action.gpus and action.nodes < action.old
 
 
-def shrink_disallowed(action: Action | None, view: GateContext) -> str:
+def shrink_disallowed(action: Action | None, context: GateContext) -> str:
     """Nodes do not come back to a running job: its user must still agree when they are taken."""
-    if not isinstance(action, ShrinkJob) or (seen := _current(action, view)) is None:
+    if not isinstance(action, ShrinkJob) or (seen := _current(action, context)) is None:
         return ""
     if seen.comment is None:
         return "its comment could not be read"
     return "" if _may_shrink(parse_hints(seen.comment), action) else f"{CHANGED}: {NO_SHRINK_HINT}"
 
 
-def cpus_outside_hints(action: Action | None, view: GateContext) -> str:
+def cpus_outside_hints(action: Action | None, context: GateContext) -> str:
     """A number of CPUs of ours is at least what the job's hint min_cpus names, or at most what max_cpus names."""
-    if view.snapshot is None or not isinstance(action, SetCpus) or action.restores:
+    if context.snapshot is None or not isinstance(action, SetCpus) or action.restores:
         return ""
-    if (row := row_of(action, view.snapshot)) < 0:
+    if (row := row_of(action, context.snapshot)) < 0:
         return ""
-    hints = parse_hints(view.snapshot.jobs.comment[row])
+    hints = parse_hints(context.snapshot.jobs.comment[row])
     least, most = (action.base if bound is None else bound for bound in (hints.min_cpus, hints.max_cpus))
     words = (
         f"{pluralize(action.new, 'CPU is', 'CPUs are')} not what its hints min_cpus and max_cpus allow beside its own"
@@ -426,13 +435,13 @@ def cpus_outside_hints(action: Action | None, view: GateContext) -> str:
     return "" if min(least, action.base) <= action.new <= max(most, action.base) else words
 
 
-def other_memory(action: Action | None, view: GateContext) -> str:
+def memory_outside_hints(action: Action | None, context: GateContext) -> str:
     """Memory of ours is at least what the job's hint min_mem names, and less than its user's."""
-    if view.snapshot is None or not isinstance(action, SetMemory) or action.restores:
+    if context.snapshot is None or not isinstance(action, SetMemory) or action.restores:
         return ""
-    if (row := row_of(action, view.snapshot)) < 0:
+    if (row := row_of(action, context.snapshot)) < 0:
         return ""
-    least = parse_hints(view.snapshot.jobs.comment[row]).min_mem
+    least = parse_hints(context.snapshot.jobs.comment[row]).min_mem
     within = least is not None and least * MIB_OF_GIB <= action.new < action.base
     return "" if within else f"{action.new} MiB are not between its hint min_mem and its own"
 
@@ -440,28 +449,28 @@ def other_memory(action: Action | None, view: GateContext) -> str:
 MIB_OF_GIB = 1024
 
 
-def _begins(action: Action | None, view: GateContext) -> Operation | None:
+def _begins(action: Action | None, context: GateContext) -> Operation | None:
     """The operation that this action begins, if it does."""
     if (
-        view.snapshot is None
+        context.snapshot is None
         or not isinstance(action, Reserve)
-        or action.operation in {operation.id for operation in view.snapshot.operations}
+        or action.operation in {operation.id for operation in context.snapshot.operations}
     ):
         return None
-    return view.operations.get(action.operation)
+    return context.operations.get(action.operation)
 
 
-def _lately(operation: Operation, view: GateContext) -> list[Operation]:
+def _lately(operation: Operation, context: GateContext) -> list[Operation]:
     """Operations begun in the hour before this one."""
-    assert view.snapshot is not None
-    known = (*view.snapshot.past_operations, *view.snapshot.operations, *view.begun)
+    assert context.snapshot is not None
+    known = (*context.snapshot.past_operations, *context.snapshot.operations, *context.begun)
     return [each for each in known if each.begun_s > operation.begun_s - HOUR_S]
 
 
-def cycle_limit(action: Action | None, view: GateContext) -> str:
+def cycle_limit(action: Action | None, context: GateContext) -> str:
     """ "" while fewer than operations.per_cycle operations begin in this cycle."""
-    most = view.operations_config.per_cycle
-    full = _begins(action, view) is not None and len(view.begun) >= most
+    most = context.operations_config.per_cycle
+    full = _begins(action, context) is not None and len(context.begun) >= most
     return (
         f"{pluralize(most, 'operation begins', 'operations begin')} in this cycle already (operations.per_cycle)"
         if full
@@ -469,10 +478,10 @@ def cycle_limit(action: Action | None, view: GateContext) -> str:
     )
 
 
-def hour_limit(action: Action | None, view: GateContext) -> str:
+def hour_limit(action: Action | None, context: GateContext) -> str:
     """ "" while fewer than operations.per_hour operations began in the last hour."""
-    operation, most = _begins(action, view), view.operations_config.per_hour
-    full = operation is not None and len(_lately(operation, view)) >= most
+    operation, most = _begins(action, context), context.operations_config.per_hour
+    full = operation is not None and len(_lately(operation, context)) >= most
     return (
         f"{pluralize(most, 'operation was', 'operations were')} begun in the last hour (operations.per_hour)"
         if full
@@ -480,28 +489,29 @@ def hour_limit(action: Action | None, view: GateContext) -> str:
     )
 
 
-def user_limit(action: Action | None, view: GateContext) -> str:
+def user_limit(action: Action | None, context: GateContext) -> str:
     """The same for the operations of one user, see operations.per_user_per_hour."""
-    operation, most = _begins(action, view), view.operations_config.per_user_per_hour
-    if operation is None or sum(each.user == operation.user for each in _lately(operation, view)) < most:
+    operation, most = _begins(action, context), context.operations_config.per_user_per_hour
+    if operation is None or sum(each.user == operation.user for each in _lately(operation, context)) < most:
         return ""
     begun = pluralize(most, "operation was", "operations were")
     return f"{begun} begun for {operation.user} in the last hour (operations.per_user_per_hour)"
 
 
-def lease_limit(action: Action | None, view: GateContext) -> str:
+def lease_limit(action: Action | None, context: GateContext) -> str:
     """Refuses to take GPUs from a job that got them from the beneficiary within operations.lease_s."""
     if (
-        view.snapshot is None
+        context.snapshot is None
         or not isinstance(action, Requeue | Signal)
-        or (operation := view.operations.get(action.operation)) is None
+        or (operation := context.operations.get(action.operation)) is None
     ):
         return ""
-    if action.job_id not in victims.protected_by_lease(view.snapshot, operation.job_id, view.operations_config.lease_s):
+    if action.job_id not in victims.protected_by_lease(
+        context.snapshot, operation.job_id, context.operations_config.lease_s
+    ):
         return ""
-    return (
-        f"it got GPUs of job {operation.job_id} less than {view.operations_config.lease_s:g} s ago (operations.lease_s)"
-    )
+    lease_s = context.operations_config.lease_s
+    return f"it got GPUs of job {operation.job_id} less than {lease_s:g} s ago (operations.lease_s)"
 
 
 def _gives_back(action: Action) -> bool:
@@ -534,21 +544,21 @@ class GateRule:
     says: Callable[[Action | None, GateContext], str]
 
 
-def refusal(action: Action | None, view: GateContext, when: GateTime) -> Refusal | None:
+def refusal(action: Action | None, context: GateContext, when: GateTime) -> Refusal | None:
     """Why an action must not be planned or sent; None if it may be. action: None at APPLY, when all are meant."""
     for rule in RULES:
-        if rule.when == when and (reason := rule.says(action, view)):
+        if rule.when == when and (reason := rule.says(action, context)):
             return Refusal(action.job_id if action else 0, rule.name, reason)
     return None
 
 
-def first_refusal(actions: Iterable[Action], view: GateContext, when: GateTime) -> Refusal | None:
+def first_refusal(actions: Iterable[Action], context: GateContext, when: GateTime) -> Refusal | None:
     """The refusal of the first of these that may not pass; None if all may."""
-    return next((found for action in actions if (found := refusal(action, view, when))), None)
+    return next((found for action in actions if (found := refusal(action, context, when))), None)
 
 
-def _rights(_: Action | None, view: GateContext) -> str:
-    site = view.site
+def _rights(_: Action | None, context: GateContext) -> str:
+    site = context.site
     if site is None or site.rights >= Rights.OPERATOR:
         return ""
     return f"{site.user} is {site.rights.name.capitalize()} (slurmdbd away?), writing needs Operator"
@@ -556,14 +566,14 @@ def _rights(_: Action | None, view: GateContext) -> str:
 
 RULES = (
     GateRule("rights", GateTime.APPLY, "writing needs the Operator right", _rights),
-    GateRule("stop-file", GateTime.APPLY, "the administrator's stop file", lambda _, view: view.stopped),
-    GateRule("load", GateTime.APPLY, "slurmctld's load, and how fast it answers", lambda _, view: view.busy),
+    GateRule("stop-file", GateTime.APPLY, "the administrator's stop file", lambda _, context: context.stopped),
+    GateRule("load", GateTime.APPLY, "slurmctld's load, and how fast it answers", lambda _, context: context.busy),
     GateRule("managed", GateTime.PLAN, "the job is in scope, and its priority is ours to move", not_managed),
     GateRule("victim", GateTime.PLAN, "the job can be requeued, and its user and the site allow it", not_preemptible),
     GateRule("bounds", GateTime.PLAN, "values that Slurm takes", out_of_bounds),
     GateRule("size", GateTime.PLAN, "a size between the job's hints", size_outside_hints),
     GateRule("cpus", GateTime.PLAN, "no fewer and no more CPUs than the job's hints", cpus_outside_hints),
-    GateRule("memory", GateTime.PLAN, "no less memory than the job's hint", other_memory),
+    GateRule("memory", GateTime.PLAN, "no less memory than the job's hint", memory_outside_hints),
     GateRule("per-cycle", GateTime.PLAN, "operations begun in a cycle", cycle_limit),
     GateRule("per-hour", GateTime.PLAN, "operations begun in an hour", hour_limit),
     GateRule("per-user-per-hour", GateTime.PLAN, "operations begun in an hour for one user", user_limit),

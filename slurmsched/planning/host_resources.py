@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MOST_JOBS = 500  # waiting jobs considered in a cycle, the most urgent first
 _LIMIT = "it waits for a limit that its own {} may meet"
-ResourceMove = tuple[SetCpus | SetMemory, Records]
+ResourceChange = tuple[SetCpus | SetMemory, Records]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,11 @@ class CpuLever(Lever):
     @classmethod
     def restore(cls, snapshot: Snapshot) -> Proposal:
         what = cls.resource
-        mine, changed = _on_record(snapshot, what)
-        moves = [_back(snapshot, row, what, replace(record, state=OverrideState.ACTIVE), f"undo: its own {what.words}")
-                 for row, record in mine.items()]  # fmt: skip
-        return Proposal.of_moves(moves, changed=changed)
+        active, changed = _on_record(snapshot, what)
+        note = f"undo: its own {what.words}"
+        changes = [_restore(snapshot, row, what, replace(record, state=OverrideState.ACTIVE), note)
+                 for row, record in active.items()]  # fmt: skip
+        return Proposal.of_changes(changes, changed=changed)
 
     @staticmethod
     def settled(planned: Records, before: Records, answers: Sequence[Outcome], steps: int) -> Records:
@@ -121,7 +122,7 @@ class CpuLever(Lever):
             return (replace(record, state=OverrideState.ABANDONED, note=why),)
         if (isinstance(answer.action, SetCpus) and answer.action.omitted) or why.startswith(FOREIGN_FIELD):
             return (record.closed(_foreign(record.field), abandoned=True),)
-        return Lever.taken_back(planned, answers, steps)
+        return Lever.settled_restore(planned, answers, steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +135,11 @@ class MemoryLever(CpuLever):
 
 def own_request(snapshot: Snapshot, what: HostResource) -> Snapshot:
     """The snapshot in which pending jobs ask for what their users say: what a policy looks at."""
-    mine, _ = _on_record(snapshot, what)
-    if not mine:
+    active, _ = _on_record(snapshot, what)
+    if not active:
         return snapshot
     amount = getattr(snapshot.jobs, what.column).copy()
-    for row, record in mine.items():
+    for row, record in active.items():
         amount[row] = int(record.base)
     return replace(snapshot, jobs=snapshot.jobs.with_columns(**{what.column: amount}))
 
@@ -156,20 +157,21 @@ def resource_changes(
     An amount on record that still fits stays. A job with an operation under way, or with another request of ours, is
     not changed.
     """
-    (mine, changed), records = _on_record(snapshot, what), of_field(snapshot.overrides, what.step.field)
+    (active, changed), records = _on_record(snapshot, what), of_field(snapshot.overrides, what.step.field)
     others = untouched(snapshot, but=(what.step.field,))
-    mine = {row: _limited(snapshot, row, what, record) for row, record in mine.items() if not others[row]}
-    alone = left_alone(snapshot.jobs, (*records, *changed, *mine.values())) | others
-    wanted = _wanted(own_request(snapshot, what), ranking, managed & ~alone, what, mine) if on else {}
-    back = [_back(snapshot, row, what, record, record.note if record.abandoned else f"its own {what.words} suit it now")
-            for row, record in mine.items() if row not in wanted]  # fmt: skip
-    given = [_given(snapshot, row, what, amount, mine.get(row)) for row, amount in wanted.items()]
-    moves = [*back, *(move for move in given if move[0].new != move[0].old)]
-    return Proposal.of_moves(moves, most, changed)
+    active = {row: _limited(snapshot, row, what, record) for row, record in active.items() if not others[row]}
+    alone = left_alone(snapshot.jobs, (*records, *changed, *active.values())) | others
+    wanted = _wanted(own_request(snapshot, what), ranking, managed & ~alone, what, active) if on else {}
+    suits = f"its own {what.words} suit it now"
+    back = [_restore(snapshot, row, what, record, record.note if record.abandoned else suits)
+            for row, record in active.items() if row not in wanted]  # fmt: skip
+    given = [_change_of(snapshot, row, what, amount, active.get(row)) for row, amount in wanted.items()]
+    changes = [*back, *(change for change in given if change[0].new != change[0].old)]
+    return Proposal.of_changes(changes, most, changed)
 
 
 def _wanted(
-    base: Snapshot, ranking: Ranking, free: Bools, what: HostResource, mine: dict[int, Override]
+    base: Snapshot, ranking: Ranking, free: Bools, what: HostResource, active: dict[int, Override]
 ) -> dict[int, int]:
     """Amounts of the jobs that are to have another one than they ask for, by row, most urgent first."""
     jobs, own = base.jobs, what.of(base)
@@ -184,13 +186,15 @@ def _wanted(
     for row in rows:
         if asked[row]:
             low = own[row] if np.isnan(least[row]) else min(int(least[row]), own[row])
-            found[row] = room.take(row, int(low), int(mine[row].sent) if row in mine else 0, more=most[row] > own[row])
+            found[row] = room.take(
+                row, int(low), int(active[row].sent) if row in active else 0, more=most[row] > own[row]
+            )
         else:
             room.take_own(row)
     # More only of what no waiting job of this walk needs.
     for row, amount in found.items():
         if amount == own[row] and most[row] > own[row]:
-            found[row] = room.add(row, int(most[row]), int(mine[row].sent) if row in mine else 0)
+            found[row] = room.add(row, int(most[row]), int(active[row].sent) if row in active else 0)
     return {row: amount for row, amount in found.items() if amount != own[row]}
 
 
@@ -290,7 +294,7 @@ class _Room:
 def _on_record(snapshot: Snapshot, what: HostResource) -> tuple[dict[int, Override], Records]:
     """Pending jobs that hold an amount of ours, by row; and records that change: of jobs that have their own amount,
     that somebody else changed, or of which it shows now that ours was sent."""
-    jobs, mine, changed = snapshot.jobs, dict[int, Override](), list[Override]()
+    jobs, active, changed = snapshot.jobs, dict[int, Override](), list[Override]()
     amounts = what.of(snapshot)
     for row, record in of_pending(jobs, of_field(snapshot.overrides, what.step.field)):
         now, has = _waiting_anew(record, float(jobs.submit_s[row])), int(amounts[row])
@@ -299,9 +303,11 @@ def _on_record(snapshot: Snapshot, what: HostResource) -> tuple[dict[int, Overri
         elif not record.meant(has):
             changed.append(now.closed(_foreign(record.field), abandoned=True))
         else:  # a requeue keeps it
-            mine[row] = replace(now, sent=has, values=tuple(each for each in now.values if each not in (has, now.base)))
-            changed += [mine[row]] if record.base in record.values else []
-    return mine, tuple(changed)
+            active[row] = replace(
+                now, sent=has, values=tuple(each for each in now.values if each not in (has, now.base))
+            )
+            changed += [active[row]] if record.base in record.values else []
+    return active, tuple(changed)
 
 
 def _foreign(field: str) -> str:
@@ -323,7 +329,9 @@ def _limited(snapshot: Snapshot, row: int, what: HostResource, record: Override)
     return replace(record, state=OverrideState.ABANDONED, note=note) if limit and not record.abandoned else record
 
 
-def _given(snapshot: Snapshot, row: int, what: HostResource, amount: int, before: Override | None) -> ResourceMove:
+def _change_of(
+    snapshot: Snapshot, row: int, what: HostResource, amount: int, before: Override | None
+) -> ResourceChange:
     """The write, and the record that still knows of the amounts before."""
     key, has = snapshot.jobs.id_and_submit(row), int(what.of(snapshot)[row])
     record = before or Override(*key, what.step.field, has, has, since_s=snapshot.now_s)
@@ -335,7 +343,7 @@ def _given(snapshot: Snapshot, row: int, what: HostResource, amount: int, before
     return step, (replace(record, sent=amount, values=values),)
 
 
-def _back(snapshot: Snapshot, row: int, what: HostResource, record: Override, note: str) -> ResourceMove:
+def _restore(snapshot: Snapshot, row: int, what: HostResource, record: Override, note: str) -> ResourceChange:
     key, has, base = snapshot.jobs.id_and_submit(row), int(what.of(snapshot)[row]), int(record.base)
     step = what.step(*key, note, f"{what.step.kind}-{key[0]}", base, has, base)
     return step, (record.closed(note, abandoned=record.abandoned),)

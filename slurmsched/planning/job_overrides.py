@@ -149,8 +149,10 @@ def records_of(jobs: Iterable[JobOverrides]) -> tuple[Override, ...]:
 def restore_proposal(snapshot: Snapshot, fields: Sequence[str], note: str) -> Proposal:
     """The writes that give every job its own values of these fields, as `undo` does. A job without a value of
     slurmsched gets none."""
-    mine, lost, changed = on_record(snapshot, fields)
-    back = [returned(snapshot, row, ours, note, abandoned=False) for row, ours in (mine | lost).items()]
+    active, partly_changed, changed = on_record(snapshot, fields)
+    back = [
+        restore_steps(snapshot, row, ours, note, abandoned=False) for row, ours in (active | partly_changed).items()
+    ]
     steps = tuple(step for actions, _ in back for step in actions)
     return Proposal(steps, records_of((*changed, *(ours for _, ours in back))))
 
@@ -172,7 +174,7 @@ def on_record(
     - The record was made when the clock was further on.
     - The job holds nothing of ours any more.
     """
-    jobs, mine, lost, changed = (
+    jobs, active, partly_changed, changed = (
         snapshot.jobs,
         dict[int, JobOverrides](),
         dict[int, JobOverrides](),
@@ -190,11 +192,11 @@ def on_record(
         if latest != known or known in split:
             changed.append(latest)
         if rest is None:
-            mine[row] = now
+            active[row] = now
         elif rest.open:
-            lost[row] = rest
+            partly_changed[row] = rest
     started = (known for known in split if not jobs.pending[jobs.row_of(known.job_id)])
-    return mine, lost, (*changed, *started)
+    return active, partly_changed, (*changed, *started)
 
 
 def _seen(known: JobOverrides, request: str) -> JobOverrides:
@@ -340,7 +342,7 @@ def left_alone(jobs: Jobs, known: Iterable[Override | JobOverrides]) -> Bools:
     return np.array([key in abandoned for key in keys], np.bool_) if abandoned else np.zeros(len(jobs), np.bool_)
 
 
-def returned(
+def restore_steps(
     snapshot: Snapshot, row: int, known: JobOverrides, note: str, *, abandoned: bool
 ) -> tuple[tuple[Step, ...], JobOverrides]:
     """The steps that restore what a job's user asked for, and the overrides after them."""
@@ -380,7 +382,7 @@ def settled_list(planned: Records, before: Records, answers: Sequence[Outcome], 
     """
     (job,) = by_job(planned)
     if not job.open or not answers:
-        return Lever.taken_back(planned, answers, steps)
+        return Lever.settled_restore(planned, answers, steps)
     first = answers[0]
     refused = isinstance(first.action, SetNodeList) and first.action.old == job.nodes.base
     return _never_given(job, first.message) if refused and first.status == "refused" else ()

@@ -26,7 +26,7 @@ from slurmsched.planning.job_overrides import (
     on_record,
     records_of,
     restore_proposal,
-    returned,
+    restore_steps,
     set_size,
     settled_size,
     size_of,
@@ -77,13 +77,13 @@ class SizeLever(Lever):
 
 def own_sizes(snapshot: Snapshot) -> Snapshot:
     """The snapshot in which pending jobs ask for as many GPUs as their users did. This is the policy's input."""
-    mine, _, _ = on_record(snapshot, SIZE_FIELDS)
-    if not mine:
+    active, _, _ = on_record(snapshot, SIZE_FIELDS)
+    if not active:
         return snapshot
     jobs = snapshot.jobs
     columns = {name: getattr(jobs, name).copy() for name in ("gpus", "nodes", "tasks", "cpus")}
     requests = list(jobs.gpu_request)
-    for row, size in mine.items():
+    for row, size in active.items():
         own = set_size(snapshot, row, "", str(size.request.base), str(size.request.base))
         columns["gpus"][row], requests[row] = counted(own.new), request_of_size(own.new)
         if own.scales:
@@ -102,16 +102,19 @@ def sizes(
     that does not divide evenly over a job's nodes or tasks becomes the next smaller one that does. A job with an
     operation under way, or with a node list or Type on record, is not changed. Own requests are restored first, then
     sizes are changed, then new ones are written, most urgent jobs first."""
-    mine, _, changed = on_record(snapshot, SIZE_FIELDS)
+    active, _, changed = on_record(snapshot, SIZE_FIELDS)
     others = untouched(snapshot, but=SIZE_FIELDS)
-    mine = {row: _limited(snapshot, row, size) for row, size in mine.items() if not others[row]}
+    active = {row: _limited(snapshot, row, size) for row, size in active.items() if not others[row]}
     base = own_sizes(own_starts(snapshot))
     known = by_job(snapshot.overrides, SIZE_FIELDS)
-    over = others | left_alone(snapshot.jobs, (*known, *changed, *mine.values()))
+    over = others | left_alone(snapshot.jobs, (*known, *changed, *active.values()))
     wanted, refused = _wanted(base, ranking, managed & ~over, scope) if lever.size else ({}, ())
-    new = {row: request for row, request in wanted.items() if row not in mine}
-    moves = [*_changed(snapshot, mine, wanted), *(_given(snapshot, row, request, None) for row, request in new.items())]
-    return Proposal.of_moves(moves, most, records_of(changed), refused)
+    new = {row: request for row, request in wanted.items() if row not in active}
+    changes = [
+        *_changed(snapshot, active, wanted),
+        *(_change_of(snapshot, row, request, None) for row, request in new.items()),
+    ]
+    return Proposal.of_changes(changes, most, records_of(changed), refused)
 
 
 def _wanted(
@@ -391,12 +394,14 @@ def _most(base: Snapshot, row: int) -> int:
     return int(nodes.gpus[allowed].max(initial=0))
 
 
-def _changed(snapshot: Snapshot, mine: dict[int, JobOverrides], wanted: dict[int, str]) -> list[SizeChange]:
+def _changed(snapshot: Snapshot, active: dict[int, JobOverrides], wanted: dict[int, str]) -> list[SizeChange]:
     """Changes of the sizes that slurmsched wrote: own requests restored, then other sizes."""
-    rows = sorted(mine, key=lambda row: row in wanted)
-    moves = [_given(snapshot, row, wanted[row], mine[row]) if row in wanted else _back(snapshot, row, mine[row])
-             for row in rows]  # fmt: skip
-    return [move for move in moves if move[0].new != move[0].old]
+    rows = sorted(active, key=lambda row: row in wanted)
+    changes = [
+        _change_of(snapshot, row, wanted[row], active[row]) if row in wanted else _restore(snapshot, row, active[row])
+        for row in rows
+    ]
+    return [change for change in changes if change[0].new != change[0].old]
 
 
 def _limited(snapshot: Snapshot, row: int, size: JobOverrides) -> JobOverrides:
@@ -416,14 +421,14 @@ def _at_limit(jobs: Jobs) -> Bools:
     return found
 
 
-def _back(snapshot: Snapshot, row: int, size: JobOverrides) -> SizeChange:
+def _restore(snapshot: Snapshot, row: int, size: JobOverrides) -> SizeChange:
     note = size.note if size.abandoned else "the policy wants it as it asks"
-    (step,), own = returned(snapshot, row, size, note, abandoned=size.abandoned)
+    (step,), own = restore_steps(snapshot, row, size, note, abandoned=size.abandoned)
     assert isinstance(step, SetSize)
     return step, own.records
 
 
-def _given(snapshot: Snapshot, row: int, request: str, before: JobOverrides | None) -> SizeChange:
+def _change_of(snapshot: Snapshot, row: int, request: str, before: JobOverrides | None) -> SizeChange:
     """The write, and the override that still knows of the requests before."""
     key, has = snapshot.jobs.id_and_submit(row), size_of(snapshot.jobs, row)
     size = before or JobOverrides.blank(SIZE_FIELDS, *key, snapshot.now_s).with_request(base=has, sent=has)

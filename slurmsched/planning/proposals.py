@@ -44,19 +44,19 @@ class Proposal:
     next_look_s: float = inf
 
     @classmethod
-    def of_moves(
+    def of_changes(
         cls,
-        moves: Sequence[JobChange],
+        changes: Sequence[JobChange],
         most: int | None = None,
         changed: Records = (),
         refusals: tuple[Refusal, ...] = (),
     ) -> Self:
         """The first moves, at most that many, None = all; the others wait for the next cycle.
 
-        moves: actions, each with the records of its job. changed: records that change by themselves.
+        changes: actions, each with the records of its job. changed: records that change by themselves.
         """
-        split = len(moves) if most is None else max(most, 0)
-        sent, later = moves[:split], moves[split:]
+        split = len(changes) if most is None else max(most, 0)
+        sent, later = changes[:split], changes[split:]
         records = (*changed, *(record for _, of_job in sent for record in of_job))
         return cls(tuple(action for action, _ in sent), records, refusals, tuple(action.job_id for action, _ in later))
 
@@ -130,13 +130,13 @@ class Lever(ABC):
         """
         (record,) = planned
         if not record.open:
-            return Lever.taken_back(planned, answers, steps)
+            return Lever.settled_restore(planned, answers, steps)
         if not any(outcome.status == "refused" for outcome in answers):
             return ()
         return before or (record.closed(f"Slurm refused the {record.field.replace('_', ' ')}"),)
 
     @staticmethod
-    def taken_back(planned: Records, answers: Sequence[Outcome], steps: int) -> Records:
+    def settled_restore(planned: Records, answers: Sequence[Outcome], steps: int) -> Records:
         """The records of a job that gets its own values back: as planned once Slurm took every step, else as before."""
         return planned if answers and len(written(answers)) == steps else ()
 

@@ -23,7 +23,7 @@ from slurmsched.model.jobs import Jobs
 from slurmsched.model.operations import Operation, Reservations
 from slurmsched.model.plan import Action, Outcome, Plan, Receipt, Refusal, Requeue, Reserve, Signal
 from slurmsched.model.snapshot import Snapshot
-from slurmsched.planning.gate import CurrentJob, GateContext, GateTime, refusal, still_ours
+from slurmsched.planning.gate import CurrentJob, GateContext, GateTime, refusal, without_changed_options
 from slurmsched.protocols import ClusterReader
 from slurmsched.slurm.accounting import AccountedRun
 from slurmsched.slurm.recorder import Recorder
@@ -218,11 +218,11 @@ class LiveCluster:
         """Actions that can be sent at the present pace while a look at their jobs is fresh."""
         return max(1, min(CHUNK, int(self._pace.rate_per_s * FRESH_S / 2)))
 
-    def _see_no_hindrance(self, view: GateContext) -> None:
+    def _see_no_hindrance(self, context: GateContext) -> None:
         """Raises what keeps everything from being sent now."""
         self._guard.fence()
-        if found := refusal(None, view, GateTime.APPLY):
-            remedy = f": {operator_line(view.site.user)}" if view.site and found.rule == "rights" else ""
+        if found := refusal(None, context, GateTime.APPLY):
+            remedy = f": {operator_line(context.site.user)}" if context.site and found.rule == "rights" else ""
             raise HINDRANCES[found.rule](found.reason + remedy)
 
     def _send(self, cycle: str, due: Sequence[Action], outcomes: list[Outcome]) -> None:
@@ -297,7 +297,7 @@ class LiveCluster:
             if found := refusal(action, self._context, GateTime.SEND):
                 dropped.append(self._dropped(action, found))
             else:
-                due.append(still_ours(action, self._context))
+                due.append(without_changed_options(action, self._context))
         return due, dropped
 
     def _look(self, unsent: Sequence[Action]) -> None:

@@ -36,7 +36,7 @@ from slurmsched.planning.job_overrides import (
     own_lists,
     records_of,
     restore_proposal,
-    returned,
+    restore_steps,
     settled_list,
     untouched,
 )
@@ -80,7 +80,7 @@ class NodeListWanted:
 class NodeListSearch:
     """The search for nodes. Waiting jobs in their order take what they would start with, so no two get the same GPUs.
 
-    mine: lists of ours that jobs have now, by row.
+    active: lists of ours that jobs have now, by row.
     chosen, why: the nodes of each job that gets some, and the reason.
     request: by GPU Type, of those chosen that get one.
     picked: those that got them by what they ask for.
@@ -88,7 +88,7 @@ class NodeListSearch:
     """
 
     available: WalkCapacity
-    mine: dict[int, JobOverrides]
+    active: dict[int, JobOverrides]
     chosen: dict[int, str] = field(default_factory=dict)
     why: dict[int, str] = field(default_factory=dict)
     request: dict[int, str] = field(default_factory=dict)
@@ -163,11 +163,11 @@ class NodeListSearch:
 
     def _gpu_request(self, row: int) -> JobGpuRequest | None:
         gpu_request = self.gpu_requests.get(self.available.base.jobs.id_and_submit(row))
-        return gpu_request and _by_own_request(gpu_request, self.mine.get(row))
+        return gpu_request and _by_own_request(gpu_request, self.active.get(row))
 
     def _own_list(self, row: int) -> str:
         """The node list that the job has by us, "" = none."""
-        return str(self.mine[row].nodes.sent) if row in self.mine else ""
+        return str(self.active[row].nodes.sent) if row in self.active else ""
 
     def _unreserved(self, row: int) -> Bools:
         """Nodes that are up and that no reservation keeps from the job; none if that cannot be read. (N,) bool.
@@ -326,11 +326,11 @@ def node_lists(
     most: writes of this cycle.
     """
     others, known = untouched(snapshot, but=NODE_LIST_FIELDS), by_job(snapshot.overrides, NODE_LIST_FIELDS)
-    mine, lost, changed = on_record(snapshot, NODE_LIST_FIELDS)
-    mine, lost = _without(mine, others), _without(lost, others)
+    active, partly_changed, changed = on_record(snapshot, NODE_LIST_FIELDS)
+    active, partly_changed = _without(active, others), _without(partly_changed, others)
     jobs, waits = own_lists(snapshot), _waiting(snapshot, config.wait_s)
     base = soon(replace(snapshot, jobs=jobs), config.wait_s)
-    open_ = managed & ~others & ~left_alone(jobs, (*known, *changed, *lost.values()))
+    open_ = managed & ~others & ~left_alone(jobs, (*known, *changed, *partly_changed.values()))
     by_type = nodes_by_type(base, ranking.changes) if config.types else {}
     typed = open_ & np.isin(np.arange(len(jobs)), list(by_type))
     wanted = open_ & _wanting(jobs, config.pin) & ~typed
@@ -345,9 +345,9 @@ def node_lists(
         state = SelectionState.of(base, snapshot.gpu_selection, retype=config.retype, placeable=placeable)
     else:
         state = SelectionState.unknown(base)
-    walk = NodeListSearch(WalkCapacity(base, placement, state, rows, placeable), mine)
+    walk = NodeListSearch(WalkCapacity(base, placement, state, rows, placeable), active)
     walk.go(asked)
-    return _written(snapshot, config, (mine, lost), changed, walk, (*refused, *walk.refused), most)
+    return _written(snapshot, config, (active, partly_changed), changed, walk, (*refused, *walk.refused), most)
 
 
 def _without(known: dict[int, JobOverrides], others: Bools) -> dict[int, JobOverrides]:
@@ -385,31 +385,31 @@ def _written(
 ) -> Proposal:  # fmt: skip
     """What is new, moved or given back, most urgent first; then what else changes on record. known: what `on_record`
     tells of jobs that hold all that we gave them, and of those of which somebody else changed a part."""
-    mine, lost = known
-    moves: list[tuple[tuple[Step, ...], JobOverrides | None]] = [
-        returned(snapshot, row, ours, ours.note, abandoned=True) for row, ours in lost.items()
+    active, partly_changed = known
+    changes: list[tuple[tuple[Step, ...], JobOverrides | None]] = [
+        restore_steps(snapshot, row, ours, ours.note, abandoned=True) for row, ours in partly_changed.items()
     ]
     chosen = dict(found.chosen)
-    for row, ours in mine.items():
+    for row, ours in active.items():
         late = snapshot.now_s - ours.since_s > config.start_timeout_s
         if not late and row not in chosen and unknown_topology_rule(snapshot.topology, int(snapshot.jobs.nodes[row])):
             continue  # no rule refuses its list
         if late or row not in chosen:
             chosen.pop(row, None)
             note = f"it did not start within {config.start_timeout_s:g} s" if late else _MOVED
-            moves.append(returned(snapshot, row, ours, note, abandoned=late))
+            changes.append(restore_steps(snapshot, row, ours, note, abandoned=late))
     waiting = _waiting(snapshot, config.wait_s)
     for row in chosen:
-        moves.append(_given(snapshot, row, found, mine.get(row), waits=bool(waiting[row])))
-    fits = np.cumsum([len(steps) for steps, _ in moves]) <= most
-    kept = [move for move, fit in zip(moves, fits, strict=True) if fit]
-    later = tuple(steps[0].job_id for (steps, _), fit in zip(moves, fits, strict=True) if not fit)
+        changes.append(_placed_steps(snapshot, row, found, active.get(row), waits=bool(waiting[row])))
+    fits = np.cumsum([len(steps) for steps, _ in changes]) <= most
+    kept = [change for change, fit in zip(changes, fits, strict=True) if fit]
+    later = tuple(steps[0].job_id for (steps, _), fit in zip(changes, fits, strict=True) if not fit)
     actions = tuple(step for steps, _ in kept for step in steps)
     overrides = records_of((*changed, *(record for _, record in kept if record)))
     return Proposal(actions, overrides, refused, later)
 
 
-def _given(
+def _placed_steps(
     snapshot: Snapshot, row: int, found: NodeListSearch, before: JobOverrides | None, *, waits: bool
 ) -> tuple[tuple[Step, ...], JobOverrides | None]:
     """What gives the job its node and its request, and its record; less where it has them already."""

@@ -44,24 +44,24 @@ class OperationLever(Lever):
         later = wanted_s(snapshot, ranking) > snapshot.now_s + 1  # nobody makes room for these
         busy = [*budget.changed_by("size", "cpus", "memory"), *with_cpus(snapshot), *_gangs_on_lists(snapshot, budget)]
         ours = budget.without(busy, jobs.job_id) & ~later
-        moves, refused = self.plan.moves(snapshot, ranking, ours, budget.last, budget.context)
+        next_steps, refused = self.plan.next_steps(snapshot, ranking, ours, budget.last, budget.context)
         waiting = _waiting_last(snapshot, budget, preemption.candidates) if preemption.enabled else ()
         return Proposal(
-            actions=tuple(step for move in moves for step in move.steps),
+            actions=tuple(step for each in next_steps for step in each.steps),
             refusals=(*refused, *waiting),
-            operations=tuple(move.operation for move in moves),
-            next_look_s=min((move.next_look_s for move in moves), default=inf),
+            operations=tuple(each.operation for each in next_steps),
+            next_look_s=min((each.next_look_s for each in next_steps), default=inf),
         )
 
     @staticmethod
     def restore(snapshot: Snapshot) -> Proposal:
         if not snapshot.operations:
             return Proposal()
-        from slurmsched.planning.operations.operation_steps import taken_back
+        from slurmsched.planning.operations.operation_steps import end_steps
 
-        moves = [taken_back(operation, snapshot) for operation in snapshot.operations]
-        steps = tuple(step for move in moves for step in move.steps)
-        return Proposal(steps, operations=tuple(move.operation for move in moves))
+        next_steps = [end_steps(operation, snapshot) for operation in snapshot.operations]
+        steps = tuple(step for each in next_steps for step in each.steps)
+        return Proposal(steps, operations=tuple(each.operation for each in next_steps))
 
 
 def _gangs_on_lists(snapshot: Snapshot, budget: Budget) -> list[int]:
@@ -93,8 +93,8 @@ class OperationPlanner:
     scope: ScopeConfig
     estimator: Estimator
 
-    def moves(
-        self, snapshot: Snapshot, ranking: Ranking, ours: Bools, last: Bools, view: GateContext
+    def next_steps(
+        self, snapshot: Snapshot, ranking: Ranking, ours: Bools, last: Bools, context: GateContext
     ) -> tuple[list[NextSteps], list[Refusal]]:
         """Open operations a step further, whether or not new ones may begin; then new ones, as far as the gate lets
         them.
@@ -105,20 +105,22 @@ class OperationPlanner:
         renewed, refused = self._renewed(snapshot), list(begun.refused)
         if not (renewed or begun.operations):
             return [], refused
-        from slurmsched.planning.operations.operation_steps import advance, taken_back
+        from slurmsched.planning.operations.operation_steps import advance, end_steps
 
-        moves: list[NextSteps] = []
+        next_steps: list[NextSteps] = []
         for operation in (*renewed, *begun.operations):
-            move = advance(self._still_wanted(operation, snapshot, last), snapshot, self.operations_config)
-            view = replace(view, operations={operation.id: operation})
-            found = first_refusal(move.steps, view, GateTime.PLAN)
+            each = advance(self._still_wanted(operation, snapshot, last), snapshot, self.operations_config)
+            context = replace(context, operations={operation.id: operation})
+            found = first_refusal(each.steps, context, GateTime.PLAN)
             refused += [found] if found else []
             if found is None:
-                moves.append(move)
-                view = replace(view, begun=(*view.begun, operation)) if operation in begun.operations else view
+                next_steps.append(each)
+                context = (
+                    replace(context, begun=(*context.begun, operation)) if operation in begun.operations else context
+                )
             elif operation not in begun.operations:
-                moves.append(taken_back(replace(operation, note=found.reason), snapshot))
-        return moves, refused
+                next_steps.append(end_steps(replace(operation, note=found.reason), snapshot))
+        return next_steps, refused
 
     def _still_wanted(self, operation: Operation, snapshot: Snapshot, last: Bools) -> Operation:
         """The operation; one that is to end where its job waits and is out of scope by now, or behind others by its

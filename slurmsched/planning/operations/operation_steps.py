@@ -59,7 +59,7 @@ def advance(operation: Operation, snapshot: Snapshot, config: OperationsConfig) 
     return _forward(state, config)
 
 
-def taken_back(operation: Operation, snapshot: Snapshot) -> NextSteps:
+def end_steps(operation: Operation, snapshot: Snapshot) -> NextSteps:
     """The steps that end an open operation whatever its stage, as `undo` does: its job waits or runs without it."""
     ended = _at(
         replace(operation, note=operation.note or "taken back by undo"), OperationStage.REVERSING, snapshot.now_s

@@ -311,19 +311,19 @@ PASS: list[tuple[GateTime, Action | None, GateContext]] = [
 
 
 @pytest.mark.parametrize(
-    ("rule", "when", "action", "view", "words"), CASES, ids=[f"{c[0]}-{i}" for i, c in enumerate(CASES)]
+    ("rule", "when", "action", "context", "words"), CASES, ids=[f"{c[0]}-{i}" for i, c in enumerate(CASES)]
 )
-def test_refusal__one_rule_and_one_reason(rule, when, action, view, words):
+def test_refusal__one_rule_and_one_reason(rule, when, action, context, words):
     """The first rule that catches an action is named, with its reason in words."""
-    found = refusal(action, view, when)
+    found = refusal(action, context, when)
     assert found is not None
     assert (found.rule, words in found.reason) == (rule, True)
 
 
-@pytest.mark.parametrize(("when", "action", "view"), PASS)
-def test_refusal__none_for_what_may_pass(when, action, view):
+@pytest.mark.parametrize(("when", "action", "context"), PASS)
+def test_refusal__none_for_what_may_pass(when, action, context):
     """Each kind of action goes through where nothing is against it."""
-    assert refusal(action, view, when) is None
+    assert refusal(action, context, when) is None
 
 
 def test_rules__every_one_has_a_case():
@@ -334,11 +334,11 @@ def test_rules__every_one_has_a_case():
 
 def test_first_refusal__is_that_of_the_first_action_that_may_not_pass():
     """An operation is judged by all of its steps."""
-    view = planned(comment="slurmsched: preempt=no")
-    found = first_refusal((reserve(), TAKES), view, GateTime.PLAN)
+    context = planned(comment="slurmsched: preempt=no")
+    found = first_refusal((reserve(), TAKES), context, GateTime.PLAN)
     assert found is not None
     assert (found.job_id, found.rule) == (8, "victim")
-    assert first_refusal((reserve(),), view, GateTime.PLAN) is None
+    assert first_refusal((reserve(),), context, GateTime.PLAN) is None
 
 
 def test_rules__every_one_is_in_the_docs():

@@ -25,7 +25,7 @@ from slurmsched.model import (
     Snapshot,
 )
 from slurmsched.placements.baselines import BestFit
-from slurmsched.planning.gate import CHANGED, CurrentJob, GateContext, GateTime, refusal, still_ours
+from slurmsched.planning.gate import CHANGED, CurrentJob, GateContext, GateTime, refusal, without_changed_options
 from slurmsched.planning.host_resources import CPUS as CPU_COUNTS
 from slurmsched.planning.host_resources import CpuLever, own_request
 from slurmsched.planning.job_overrides import CPUS, NODE_LIST_FIELDS, untouched
@@ -281,9 +281,9 @@ def test_cpus__what_somebody_else_changed_stays_when_the_rest_goes_back() -> Non
         fields = {"cpus-per-task": str(task), "NumCPUs": str(job), "mincpus": str(node)}
         return GateContext(seen={1: CurrentJob(900.0, JobState.PENDING, 0, fields=fields)})
 
-    assert still_ours(back, seen(6, 6, 6)) == back and refusal(back, seen(6, 6, 6), GateTime.SEND) is None
+    assert without_changed_options(back, seen(6, 6, 6)) == back and refusal(back, seen(6, 6, 6), GateTime.SEND) is None
     assert refusal(back, seen(8, 6, 6), GateTime.SEND) is None
-    part = still_ours(back, seen(8, 6, 6))
+    part = without_changed_options(back, seen(8, 6, 6))
     assert command(part) == "update JobId=1 NumCPUs=16 MinCPUsNode=16"
     refused = refusal(back, seen(8, 7, 9), GateTime.SEND)
     assert refused and refused.rule == "value"
