@@ -28,7 +28,12 @@ def boot_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class BootClock:
-    """wall: Unix seconds. up: seconds since the machine was started. boot: which start that was."""
+    """The time of a machine.
+
+    wall: Unix seconds.
+    up: seconds since the machine was started.
+    boot: which start that was.
+    """
 
     wall: Callable[[], float] = time.time
     up: Callable[[], float] = uptime

@@ -19,7 +19,11 @@ PATIENCE = 4  # an answer of the database that takes longer than this part of th
 
 @dataclass(frozen=True, slots=True)
 class LeaderFiles:
-    """lease: who may write. journal, operations: the lines that all hosts share."""
+    """What the leader and the other hosts share.
+
+    lease: who may write.
+    journal, operations: the lines that all hosts share.
+    """
 
     lease: LeaderLease
     journal: SharedLines

@@ -100,7 +100,11 @@ def _sizes(asked: int, low: float, high: float, serial: float, most: int) -> Job
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timetable:
-    """begin_s, end_s: (S,) of each slot [Unix s], one after the other. free: (S,) GPUs not promised."""
+    """The slots of time in which GPUs are promised.
+
+    begin_s, end_s: (S,) of each slot [Unix s], one after the other.
+    free: (S,) GPUs not promised.
+    """
 
     begin_s: Floats
     end_s: Floats
@@ -147,7 +151,12 @@ def least_share_in_time(sizes: JobSizes, remaining_s: float, due_s: float, table
 
 @dataclass(slots=True)
 class GrowingJob:
-    """One job. row: of the jobs table. remaining_s: run time to come at the size that it asks for. gpus: it has now."""
+    """One job.
+
+    row: of the jobs table.
+    remaining_s: run time to come at the size that it asks for.
+    gpus: it has now.
+    """
 
     row: int
     sizes: JobSizes
@@ -258,7 +267,12 @@ PromisedGpus = Sequence[float]  # begin [Unix s], end [Unix s], GPUs
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotPlan:
-    """gpus: (S,) in each slot. end_s: when the job ends [Unix s]. cost: of all its GPU hours."""
+    """What one job gets in each slot.
+
+    gpus: (S,) in each slot.
+    end_s: when the job ends [Unix s].
+    cost: of all its GPU hours.
+    """
 
     gpus: Int64s
     end_s: float

@@ -126,7 +126,11 @@ _FAIR_END_COLUMNS = ("sum", "since_s", "last_s", "at_s")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FairEnds:
-    """fair_s: (N,) [Unix s]. carry: to take back at the next look."""
+    """When jobs would end with their fair share.
+
+    fair_s: (N,) [Unix s].
+    carry: to take back at the next look.
+    """
 
     fair_s: Floats
     carry: Mapping[str, Any]
@@ -310,7 +314,11 @@ def _rounds_for(run_s: Floats, offer: RoundOffer) -> Int64s:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _RoundMarket:
-    """gain: (N, R) what each further round of a job adds. order: (N * R,) of these cells, best per GPU first."""
+    """What rounds are worth to each job.
+
+    gain: (N, R) what each further round of a job adds.
+    order: (N * R,) of these cells, best per GPU first.
+    """
 
     buyers: RoundBuyers
     offer: RoundOffer

@@ -19,7 +19,12 @@ Weight = Callable[[Members], float]  # of a group; at most 0 = it is not to be
 
 @dataclass(frozen=True, slots=True)
 class JobGroup:
-    """rows: of the snapshot, the most urgent first. places: of the rows in the order of jobs. kinds: of the members."""
+    """Jobs that run on the same GPUs.
+
+    rows: of the snapshot, the most urgent first.
+    places: of the rows in the order of jobs.
+    kinds: of the members.
+    """
 
     rows: tuple[int, ...]
     places: tuple[int, ...]

@@ -104,7 +104,12 @@ NODES = 200  # of the search tree; what is best by then is taken
 
 @dataclass(frozen=True, slots=True)
 class DeadlineJob:
-    """A job to be planned. gpus: of its gang. remaining_s: run time to come [s]. due_s: deadline [Unix s]."""
+    """A job to be planned.
+
+    gpus: of its gang.
+    remaining_s: run time to come [s].
+    due_s: deadline [Unix s].
+    """
 
     gpus: int
     remaining_s: float
@@ -237,7 +242,11 @@ class LeaseDemand:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeasePacking:
-    """admitted: (A,) bool, whose deadline may be promised. proven: False where the search was cut."""
+    """The deadlines that fit together.
+
+    admitted: (A,) bool, whose deadline may be promised.
+    proven: False where the search was cut.
+    """
 
     admitted: Bools
     proven: bool = True

@@ -200,7 +200,11 @@ SharesOfJobsAndPairs = tuple[Floats, Floats]  # of jobs alone (N, T), of pairs (
 
 
 class PairShares(NamedTuple):
-    """share: (N, T) of each job alone. shared: (P, T) of each of the pairs, which are by row of the problem."""
+    """Shares of time of each job and of each pair.
+
+    share: (N, T) of each job alone.
+    shared: (P, T) of each of the pairs, which are by row of the problem.
+    """
 
     share: Floats
     pairs: JobPairs

@@ -152,7 +152,13 @@ def stride_order(tenant: Int64s, own_order: Int64s, passes: Floats, strides: Flo
 
 @dataclass(frozen=True, slots=True)
 class TicketTrade:
-    """seller, buyer: rows of jobs. fast, slow: columns of types. gpus: of the fast type. price: slow ones for one."""
+    """One trade of GPUs between two jobs.
+
+    seller, buyer: rows of jobs.
+    fast, slow: columns of types.
+    gpus: of the fast type.
+    price: slow ones for one.
+    """
 
     seller: int
     buyer: int

@@ -50,7 +50,11 @@ class StageTimes(NamedTuple):
 
 
 class KeptSpeeds(NamedTuple):
-    """kept: share of its speed alone that each job keeps, in the order asked for. source: how that is known."""
+    """What jobs of a group keep of their speed.
+
+    kept: share of its speed alone that each job keeps, in the order asked for.
+    source: how that is known.
+    """
 
     kept: tuple[float, ...]
     source: str

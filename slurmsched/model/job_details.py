@@ -12,7 +12,12 @@ from slurmsched.model.operations import Reservations
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
-    """Something that happened to a job. time_s: when [Unix s]. by: who did it. outcome: what Slurm answered."""
+    """Something that happened to a job.
+
+    time_s: when [Unix s].
+    by: who did it.
+    outcome: what Slurm answered.
+    """
 
     time_s: float
     by: str

@@ -35,7 +35,12 @@ SAVE_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class ProfileKey:
-    """What is alike. batch: 0 = not told. gpu_type: "" = not known. user: whose jobs."""
+    """What is alike.
+
+    batch: 0 = not told.
+    gpu_type: "" = not known.
+    user: whose jobs.
+    """
 
     model: str
     batch: int

@@ -77,7 +77,11 @@ class PageSheet:
 
 @dataclass(frozen=True, slots=True)
 class PagePlot:
-    """alt: what it shows, for who cannot see it. pointed: whether a line below says what the pointer is on."""
+    """One plot of a page.
+
+    alt: what it shows, for who cannot see it.
+    pointed: whether a line below says what the pointer is on.
+    """
 
     title: str
     caption: str

@@ -128,9 +128,13 @@ class _Demands:
 
 @dataclass(slots=True)
 class _Nodes:
-    """What is free of each node. gpus, cpus, memory_mib: (N,). mask: (N,) free GPUs. size: (N,) GPUs there are.
+    """What is free of each node.
 
-    share: (N,) of one GPU. kind: (N,) index of it in shares, which has each once.
+    gpus, cpus, memory_mib: (N,).
+    mask: (N,) free GPUs.
+    size: (N,) GPUs there are.
+    share: (N,) of one GPU.
+    kind: (N,) index of it in shares, which has each once.
     spare_cpus, spare_memory_mib: (N,) what jobs there have above their parts and may give up.
     """
 

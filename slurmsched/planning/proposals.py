@@ -148,7 +148,11 @@ def written(answers: Sequence[Outcome]) -> list[Outcome]:
 
 @dataclass(frozen=True, slots=True)
 class StartedOperations:
-    """operations: to begin now. refused: why urgent jobs got none."""
+    """The operations that begin in this cycle.
+
+    operations: to begin now.
+    refused: why urgent jobs got none.
+    """
 
     operations: tuple[Operation, ...] = ()
     refused: tuple[Refusal, ...] = ()

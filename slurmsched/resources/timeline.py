@@ -94,7 +94,11 @@ def _by_node_list(snapshot: Snapshot, rows: Int64s) -> tuple[Int64s, Int64s]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReservedSpan:
-    """A reservation that stands or is to come. start_s, end_s: [Unix s]. nodes: (N,) bool."""
+    """A reservation that stands or is to come.
+
+    start_s, end_s: [Unix s].
+    nodes: (N,) bool.
+    """
 
     name: str
     start_s: float

@@ -38,7 +38,11 @@ class EventKind(IntEnum):
 
 
 class Event(NamedTuple):
-    """run: of the job, when the event was made; an event of an earlier run is void. row: -1 = no job."""
+    """Something that happens at a time.
+
+    run: of the job, when the event was made; an event of an earlier run is void.
+    row: -1 = no job.
+    """
 
     time_s: float
     kind: EventKind

@@ -36,7 +36,12 @@ from slurmsched.protocols import Cluster, DecidingPlanner, Store
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """How this process stands. apply: it sends. leads: it may write and remember. paused: the stop file is there."""
+    """How this process stands.
+
+    apply: it sends.
+    leads: it may write and remember.
+    paused: the stop file is there.
+    """
 
     apply: bool
     leads: bool = True

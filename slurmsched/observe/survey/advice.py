@@ -11,7 +11,13 @@ from slurmsched.observe.survey.advice_rules import AdviceInput, RuleHit
 
 @dataclass(frozen=True, slots=True)
 class AdviceRule:
-    """name: of the fault. wrong: what it is. why: what it costs. stake: how its GPU hours are counted."""
+    """One rule of advice.
+
+    name: of the fault.
+    wrong: what it is.
+    why: what it costs.
+    stake: how its GPU hours are counted.
+    """
 
     name: str
     wrong: str

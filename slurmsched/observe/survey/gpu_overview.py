@@ -33,7 +33,11 @@ from slurmsched.resources.placeable_gpus import topology_class, topology_class_r
 
 @dataclass(frozen=True, slots=True)
 class StrandedHolder:
-    """A job on the node. cpus, memory_mib: of the whole job, shared out evenly over its nodes. gpus: held there."""
+    """A job on the node.
+
+    cpus, memory_mib: of the whole job, shared out evenly over its nodes.
+    gpus: held there.
+    """
 
     job_id: int
     user: str
@@ -315,7 +319,11 @@ class GpuSlot:
 
 @dataclass(frozen=True, slots=True)
 class NodeMap:
-    """standing: as node_gpus.NodeGpus. exact: whether Slurm tells which GPUs are held; else only how many are."""
+    """The GPUs of one node.
+
+    standing: as node_gpus.NodeGpus.
+    exact: whether Slurm tells which GPUs are held; else only how many are.
+    """
 
     name: str
     state: str

@@ -56,7 +56,11 @@ class TextScreen(ModalScreen[None]):
 
 
 class TopApp(App[None]):
-    """look: the cluster and its plan now; slow, asked in a thread of its own. interval_s: from one look to the next."""
+    """The pages of `slurmsched top` and their keys.
+
+    look: the cluster and its plan now; slow, asked in a thread of its own.
+    interval_s: from one look to the next.
+    """
 
     TITLE = "slurmsched top"
     ENABLE_COMMAND_PALETTE = False

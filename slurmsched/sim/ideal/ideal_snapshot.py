@@ -131,7 +131,11 @@ class NodeArrays:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldGpus:
-    """GPUs held, ascending by job and node. job_id: (A,) int64. node, gpus: (A,) int32 node row and GPUs."""
+    """GPUs held, ascending by job and node.
+
+    job_id: (A,) int64.
+    node, gpus: (A,) int32 node row and GPUs.
+    """
 
     job_id: Int64s
     node: Int32s

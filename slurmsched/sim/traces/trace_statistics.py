@@ -107,7 +107,12 @@ RECURRENT = 5  # runs of one task from which PAI calls it recurrent
 
 @dataclass(frozen=True, slots=True)
 class TraceSection:
-    """One table. columns: names with unit; rows: plain values, NaN where nothing is known. note: for people."""
+    """One table.
+
+    columns: names with unit.
+    rows: plain values, NaN where nothing is known.
+    note: for people.
+    """
 
     name: str
     title: str
