@@ -134,9 +134,11 @@ def first_config(
     found: DiscoveredSite, partitions: Sequence[str], *, bin_dir: str = "", conf: str = "",
     proposal: HistoryProposal | None = None, unchecked: str = "",
 ) -> str:  # fmt: skip
-    """TOML in dry-run for these partitions. bin_dir, conf: of [slurm], where they are not the usual ones.
+    """TOML in dry-run for these partitions.
 
-    proposal: what the site's own history speaks for. unchecked: without one, why there is none.
+    bin_dir, conf: of [slurm], where they are not the usual ones.
+    proposal: what the site's own history speaks for.
+    unchecked: without one, why there is none.
     """
     slurm = _slurm(bin_dir, conf)
     policy = [*_policy(proposal, unchecked, tiered=bool(proposed_tiers(found.settings)))]

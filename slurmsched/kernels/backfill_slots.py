@@ -102,7 +102,9 @@ def unreserved(
     Returns when to try again, -1 = never, and whether the job may fit on those nodes before that. Where it cannot and
     may_stop, still_open is not finished.
 
-    slots: how many of the table are in use. first: that many of them end by from_s. usable, still_open: (W,) int64.
+    slots: how many of the table are in use.
+    first: that many of them end by from_s.
+    usable, still_open: (W,) int64.
     To try again is worth it at the end of the first slot after which nodes are free that are not before it.
     """
     begin, end, opened, soon = table.begin, table.end, table.opened, ready.words
@@ -309,7 +311,9 @@ def tested_after(
 
     It takes those that hold nodes of mask away in windows of time, each twice as long as the one before, and tests
     after each; after more than MOST_REMOVED it goes on without a test. (0, infinite) if it never tests so late.
-    epoch: Unix time of 0 [s]. begun: runs that are gone before. bound: it takes none away that ends later.
+    epoch: Unix time of 0 [s].
+    begun: runs that are gone before.
+    bound: it takes none away that ends later.
     """
     order_end, order, first, node_count, node = runs.end, runs.order, runs.first, runs.node_count, runs.node
     window, edge, i = FIRST_WINDOW_S, -1.0, begun

@@ -19,7 +19,9 @@ def standing_of(
 ) -> None:
     """2 for a job that holds GPUs, 1 for one that may start, 0 for the others, written to standing (N,).
 
-    state: (N,); flags: of the states pending, holding, completing. priority: 0 = held by somebody.
+    state: (N,).
+    flags: of the states pending, holding, completing.
+    priority: 0 = held by somebody.
     eligible_s: when it may start, NaN = any time.
     """
     pending, holding, completing = flags
@@ -37,7 +39,9 @@ def standing_of(
 def wanted_of(job_id: Int64s, standing: Int64s, asked: Int32s, holder: Int64s, gpus: Int32s) -> Int64s:
     """GPUs each job holds, or asks for if it may start; 0 for the others. (N,) int64.
 
-    job_id: (N,), holder: (A,) job id of each allocation, both ascending. asked: (N,). gpus: (A,) held.
+    job_id: (N,), holder: (A,) job id of each allocation, both ascending.
+    asked: (N,).
+    gpus: (A,) held.
     standing: as standing_of.
     """
     wanted = np.zeros(job_id.size, np.int64)

@@ -29,7 +29,9 @@ def headroom(
 ) -> Int64s:
     """GPUs of each node that a job can have, 0 where it may not go. (N,) int64.
 
-    free: (N,) bit masks of GPUs to give. usable: (N,). cpus, memory_mib: (N,) free ones, infinity = not counted.
+    free: (N,) bit masks of GPUs to give.
+    usable: (N,).
+    cpus, memory_mib: (N,) free ones, infinity = not counted.
     GPUs whose CPUs or memory others hold are stranded: they are not counted.
     """
     room = np.zeros(free.size, np.int64)
@@ -132,9 +134,12 @@ def tightest_cell(
 def near_cells(rows: Int64s, room: Int64s, lowest: Int64s, cells: int, gpus: int, nodes: int, rest: int) -> Bools:
     """The nodes in as few of the lowest cells as hold a gang; see fabric_cells.fewest_cells. (R,) bool.
 
-    rows: (R,) node rows. room: (R,) GPUs of each that the gang can have. lowest: (N,) row of the lowest cell of each
-    node, -1 = none. cells: how many there are. All of the rows where one node is enough, or no node with room is in any
-    cell. Source: slurmsched.
+    rows: (R,) node rows.
+    room: (R,) GPUs of each that the gang can have.
+    lowest: (N,) row of the lowest cell of each node, -1 = none.
+    cells: how many there are.
+    All of the rows where one node is enough, or no node with room is in any cell.
+    Source: slurmsched.
     """
     least, own, joined = rest if rest > 0 else gpus, cells, False
     home, size = np.full(rows.size, -1), cells + rows.size

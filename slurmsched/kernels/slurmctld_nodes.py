@@ -245,8 +245,11 @@ def take_nodes(free: Int64s, request: NodeRequest, taken: Int64s, job: int, give
 
 @kernel
 def within_limits(room: Floats, limit: Int64s, amount: Floats) -> bool:
-    """Whether every limit of the job has room for it. room: (L,). limit: (K,) rows of room, below 0 = none that holds
-    it back, L + row = one that is only looked at. amount: (K,).
+    """Whether every limit of the job has room for it.
+
+    room: (L,).
+    limit: (K,) rows of room, below 0 = none that holds it back, L + row = one that is only looked at.
+    amount: (K,).
     """
     within = True
     for k in range(limit.size):

@@ -336,7 +336,9 @@ def equal_parts(gpus: Int64s, nodes: Int32s | Int64s, pool: Int64s, usable: Bool
     """Over how many nodes each job is shared out: those it asks for; 1, which is whole nodes and a rest, where it needs
     them all and too few nodes could ever hold an equal part. (J,) int64.
 
-    gpus, nodes: (J,) asked for. pool, usable: see node_pools. capacity: (N,) GPUs of each node.
+    gpus, nodes: (J,) asked for.
+    pool, usable: see node_pools.
+    capacity: (N,) GPUs of each node.
     """
     made = nodes.astype(np.int64)
     several = np.flatnonzero((nodes > 1) & (gpus % np.maximum(nodes, 1) == 0))

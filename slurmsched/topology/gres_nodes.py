@@ -50,8 +50,11 @@ def safest_request(types: Sequence[str], free: int, gpus: int, rank: Int64s, pre
     Slurm chooses which GPUs of a Type a job gets, so every set that a request allows counts. Of equal requests the one
     that certainly gives `prefer` is taken, then the one with fewest Types.
 
-    free: mask. gpus: how many. rank: (2**G,) int64, higher is better.
-    prefer: mask of a best free set of that size, 0 = none is known. Source: ours.
+    free: mask.
+    gpus: how many.
+    rank: (2**G,) int64, higher is better.
+    prefer: mask of a best free set of that size, 0 = none is known.
+    Source: ours.
     """
     cuts = tuple(dict.fromkeys(types))
     if prefer and all(prefer & (mine := int(_mask(types, cut))) in (0, free & mine) for cut in cuts):

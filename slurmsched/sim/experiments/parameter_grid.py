@@ -41,10 +41,11 @@ def grid_points(
 ) -> list[GridPoint]:
     """Every point of the grid once, the policies varying fastest.
 
-    tree: axis -> value or list of values; `policy` also a table, or several, with a name and parameters. pairs: one
-    AXIS=VALUE, or policy.PARAMETER=VALUE, a value; they replace the tree's values of that axis. traces: before the
-    tree's. source: where it comes from, for errors. Raises ConfigError for an unknown axis, policy or parameter, and
-    for a value of another type.
+    tree: axis -> value or list of values; `policy` also a table, or several, with a name and parameters.
+    pairs: one AXIS=VALUE, or policy.PARAMETER=VALUE, a value; they replace the tree's values of that axis.
+    traces: before the tree's.
+    source: where it comes from, for errors.
+    Raises ConfigError for an unknown axis, policy or parameter, and for a value of another type.
     """
     try:
         return list({repr(point.words): point for point in _points(tree, pairs, traces)}.values())

@@ -107,8 +107,10 @@ def assign_gpus(target: Assignments, seen: Int64s, before: GpuHolders, capacity:
     """The entries of a target, each with its GPUs.
 
     Where a placement only counted, a job keeps what it had on that node. A new job takes the lowest free indices. Of
-    two jobs that shared GPUs the first keeps them. A guest has the GPUs of its host. seen: rows of JobArrays that the
-    target's rows mean. before: what those hold that go on. capacity: (N,) GPUs of each node.
+    two jobs that shared GPUs the first keeps them. A guest has the GPUs of its host.
+    seen: rows of JobArrays that the target's rows mean.
+    before: what those hold that go on.
+    capacity: (N,) GPUs of each node.
     """
     if (guests := target.host >= 0).any():
         own = assign_gpus(_without_guests(target), seen, before, capacity)
