@@ -206,6 +206,7 @@ class ShrinkLever(Lever):
         A job is looked at if it meets all of these:
 
         - It has several nodes, and the hints shrink=yes and min_gpus.
+        - Slurm may not requeue it. A requeued job could wait with fewer tasks than its user asked for.
         - The policy gives it fewer GPUs, and its size may change.
         - It has run for reports.least_run_s.
         - A waiting job can use the nodes.
@@ -216,6 +217,7 @@ class ShrinkLever(Lever):
         jobs = snapshot.jobs
         gpus = _whole(jobs, jobs_of.policy_gpus(ranking, jobs))
         asked = jobs.running & (jobs.nodes > 1) & jobs_of.scoped(jobs, self.scope) & (hint_column(jobs, "shrink") == 1)
+        asked &= ~jobs.requeueable
         asked &= (gpus > 0) & (gpus < jobs.gpus) & (gpus >= hint_column(jobs, "min_gpus"))
         asked &= (jobs.run_s >= self.reports.least_run_s) & ~np.isin(jobs.job_id, in_operations)
         asked &= _remaining_s(jobs) > _restart_s(jobs, self.restart_cost_s)
@@ -286,9 +288,6 @@ class RunningSizeLever(Lever):
     def propose(self, snapshot: Snapshot, ranking: Ranking, budget: Budget) -> Proposal:
         jobs = snapshot.jobs
         wanted = running_sizes(snapshot, ranking, self.reports, self.scope, self.restart_cost_s, self.most)
-        if "shrink" in budget.proposals:  # then it loses nodes without a restart, once a waiting job needs them
-            shrinks = (hint_column(jobs, "shrink") == 1) & (jobs.nodes > 1)
-            wanted = {row: gpus for row, gpus in wanted.items() if not (shrinks[row] and 0 < gpus < jobs.gpus[row])}
         asks = [AskSize(*jobs.id_and_submit(row), _ask_reason(jobs, row, gpus), f"want-{jobs.job_id[row]}", gpus,
                         int(jobs.restarts[row])) for row, gpus in wanted.items()]  # fmt: skip
         sent, later = asks[: max(budget.writes, 0)], asks[max(budget.writes, 0) :]

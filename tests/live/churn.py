@@ -266,13 +266,10 @@ ELASTIC = (
 class ElasticChurn(Churn):
     """Jobs that slurmsched resizes while they wait, and asks for another size while they run.
 
-    own: what each job asked for, as _request gives it. touched: jobs whose request a user changed. ran: nodes that each
-    run had when it was seen last, by job and restarts. shrunk: runs that had fewer later.
+    own: what each job asked for, as _request gives it. touched: jobs whose request a user changed.
     """
 
     own: dict[int, str] = field(default_factory=dict)
-    ran: dict[tuple[int, str], int] = field(default_factory=dict)
-    shrunk: set[tuple[int, str]] = field(default_factory=set)
     later: tuple[str, ...] = (*(each for each in LATER if "numnodes" not in each), f"numnodes={MOST + 1}")
     touched: set[int] = field(default_factory=set)
 
@@ -292,7 +289,7 @@ class ElasticChurn(Churn):
                    "task": ["--gpus-per-task=1", f"--ntasks={gpus}"]}  # fmt: skip
         script = ELASTIC.format(s=chance.choice((5, 20, 60, 120)), jobs=JOBS, left=LEFT)
         others = chance.choice(WILLING).removeprefix("slurmsched: ")
-        hints = f"slurmsched: min_gpus={LEAST} max_gpus={MOST} shrink=yes {others}"
+        hints = f"slurmsched: min_gpus={LEAST} max_gpus={MOST} {others}"
         options = [f"--nodes={nodes}", *of_form[form], "--mem=1G", "--time=10", f"--comment={hints}", "--requeue"]
         answer = run("sbatch", "--parsable", "--output=/dev/null", "--partition=soak", *options, f"--wrap={script}",
                      user=user, check=False)  # fmt: skip
@@ -334,10 +331,6 @@ class ElasticChurn(Churn):
         sizes = self.sizes()
         for job in seen:
             job_id, asked = int(job["JobId"]), _request(job)
-            if job["JobState"] == "RUNNING":
-                run_id, nodes = (job_id, job.get("Restarts", "0")), int(asked.partition("|")[0])
-                self.shrunk |= {run_id} if nodes < self.ran.get(run_id, 0) else set()
-                self.ran[run_id] = nodes
             if "PENDING" not in job["JobState"] or job_id in self.touched or asked == self.own[job_id]:
                 continue
             gpus = _gpus(asked)
