@@ -133,24 +133,24 @@ def unreserved(
 
 @kernel
 def may_start(
-    table: SlotTable, slots: int, now: float, until: float, usable: Int64s, idle: Int64s, nodes: int, still_open: Int64s
+    table: SlotTable, slots: int, until: float, usable: Int64s, idle: Int64s, nodes: int, still_open: Int64s
 ) -> bool:
-    """Whether that many idle nodes are not reserved in [now, until]: without them a job cannot start now.
+    """Whether that many idle nodes are not reserved until then: without them a job cannot start now.
 
-    usable, idle: (W,) int64. still_open: (W,), overwritten. Later reservations and starts never make it true again.
+    The first slot begins now. usable, idle: (W,) int64. still_open: (W,), overwritten. Later reservations and starts
+    never make it true again.
     """
-    begin, end, opened = table.begin, table.end, table.opened
+    begin, opened = table.begin, table.opened
     still_open[:] = usable & idle
     for k in range(slots):
         if begin[k] > until:
             break
-        if end[k] > now:
-            some = 0
-            for w in range(still_open.size):
-                still_open[w] &= opened[k, w]
-                some |= still_open[w]
-            if some == 0:
-                break
+        some = 0
+        for w in range(still_open.size):
+            still_open[w] &= opened[k, w]
+            some |= still_open[w]
+        if some == 0:
+            break
     return as_many(still_open, idle, nodes)
 
 
@@ -340,10 +340,9 @@ def tested_after(
             continue
         if i >= to_go:
             return i, latest
-        if i < filled:
+        window *= 2.0
+        while following > edge + window and window < np.inf:
             window *= 2.0
-            while following > edge + window and window < np.inf:
-                window *= 2.0
     return 0, np.inf
 
 

@@ -311,7 +311,7 @@ def backfill_pass(
     rejected, in_array, current, tested = 0, 0, 0, 0
     for j in range(jobs_count):
         while final >= j and not may_start(
-            table, slots, now, now + limit_s[final], pools[pool[final]],
+            table, slots, now + limit_s[final], pools[pool[final]],
             idle_nodes(idle, free, completing, known.shapes, of_last[final], mask), nodes[final], still_open,
         ):  # fmt: skip
             final -= 1

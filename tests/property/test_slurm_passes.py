@@ -2,178 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurmsched.kernels.slurmctld_nodes import NodeOrder, NodeRequest, pick_nodes
-from slurmsched.kernels.slurmctld_passes import (
-    BackfillRules,
-    ClosedTimes,
-    PassNodes,
-    PassPartitions,
-    QueuedJobs,
-    RunningJobs,
-    any_fits,
-    backfill_pass,
-    main_pass,
-)
-from tests.reference import slurm_passes as naive
+from tests.unit.kernels.pass_cases import Scene, check_backfill_pass, check_main_pass, check_pick_nodes, scene_of
 
-NOW = 100.0
-LIMITS = ("a", "b")
-Scene = dict[str, Any]
+scenes = st.randoms(use_true_random=False).map(scene_of)
 
 
-@st.composite
-def scenes(draw: st.DrawFn) -> Scene:
-    """A few nodes, running jobs on them, closed times, and a queue."""
-    width = draw(st.integers(1, 6))
-    number = st.integers
-
-    def some_nodes() -> set[int]:
-        return set(draw(st.lists(number(0, width - 1), min_size=1, unique=True)))
-
-    free = [[draw(number(0, 4)), draw(number(0, 8)), draw(number(0, 9))] for _ in range(width)]
-    runs = [
-        (draw(st.sampled_from([90.0, 110.0, 130.0, 175.0, 400.0, np.inf])),
-         {n: [draw(number(0, 4)), draw(number(0, 8)), draw(number(0, 9))] for n in sorted(some_nodes())})
-        for _ in range(draw(number(0, 4)))
-    ]  # fmt: skip
-    blocks = [
-        (begin, begin + 60.0, some_nodes()) for begin in draw(st.lists(st.sampled_from([80.0, 150.0]), max_size=2))
-    ]
-    members = [some_nodes() for _ in range(2)]
-    jobs = []
-    for _ in range(draw(number(1, 7))):
-        part, need = draw(number(0, 1)), [draw(number(0, 4)), draw(number(0, 8)), draw(number(0, 9))]
-        nodes, bound = draw(number(1, 3)), draw(st.booleans())
-        last = [need[0] // 2, *need[1:]] if draw(st.booleans()) else need
-        jobs.append({
-            "part": part, "nodes": nodes, "need": need, "last": last, "bound": bound,
-            "pool": members[part] & some_nodes() if bound else members[part],
-            "limit_s": draw(st.sampled_from([20.0, 45.0, 60.0, 300.0, np.inf])),
-            "array": draw(st.sampled_from([0, 0, 7])),
-            "limits": {name: 1.0 for name in LIMITS if draw(st.booleans())},
-            "counts": {name: 1.0 for name in LIMITS if draw(st.booleans())},
-            "group": [draw(number(0, 1)), part, draw(number(0, 3))],
-            "reserves": draw(st.sampled_from([True, True, False])),
-            "least_loaded": draw(st.sampled_from([False, False, True])),
-            "job": draw(st.sampled_from(sorted({each["job"] for each in jobs} | {len(jobs)}))),
-        })  # fmt: skip
-    room = {name: float(draw(number(0, 3))) for name in LIMITS}
-    for job in jobs:
-        job["throttle"] = draw(st.sampled_from(["", "a"])) if job["array"] and "a" in job["limits"] else ""
-    completing = some_nodes() if draw(st.booleans()) else set()
-    return {
-        "free": free,
-        "completing": completing,
-        "runs": runs,
-        "blocks": blocks,
-        "members": members,
-        "jobs": jobs,
-        "room": room,
-        "weight": [draw(number(0, 1)) for _ in range(width)],
-    }
-
-
-def columns(scene: Scene) -> dict[str, Any]:
-    """The scene as the kernels take it."""
-    jobs, width = scene["jobs"], len(scene["free"])
-
-    def masks(sets: list[set[int]]) -> np.ndarray:
-        return np.array([[n in chosen for n in range(width)] for chosen in sets], np.bool_).reshape(-1, width)
-
-    return {
-        "free": np.array(scene["free"], np.int64).T.copy(),
-        "usable": masks([job["pool"] for job in jobs]),
-        "pool": np.arange(len(jobs)),
-        "members": masks(scene["members"]),
-        "part": np.array([job["part"] for job in jobs]),
-        "nodes": np.array([job["nodes"] for job in jobs]),
-        "need": np.array([job["need"] for job in jobs]),
-        "last": np.array([job["last"] for job in jobs]),
-        "bound": np.array([job["bound"] for job in jobs]),
-        "failed": np.zeros(len(scene["members"]), np.bool_),
-        "limit_s": np.array([job["limit_s"] for job in jobs]),
-        "array": np.array([job["array"] for job in jobs]),
-        "limit": np.array([[_row(job, name, k) for k, name in enumerate(LIMITS)] for job in jobs]),
-        "throttle": np.array([LIMITS.index(job["throttle"]) if job["throttle"] else -1 for job in jobs]),
-        "group": np.array([job["group"] for job in jobs]),
-        "reserves": np.array([job["reserves"] for job in jobs]),
-        "least_loaded": np.array([job["least_loaded"] for job in jobs]),
-        "job": np.array([job["job"] for job in jobs]),
-        "amount": np.ones((len(jobs), len(LIMITS))),
-        "room": np.array([scene["room"][name] for name in LIMITS]),
-        "block": np.array([block[:2] for block in scene["blocks"]], np.float64).reshape(-1, 2),
-        "completing": masks([scene["completing"]])[0],
-        "blocked": masks([block[2] for block in scene["blocks"]]),
-    }
-
-
-def node_order(order: naive.Order) -> NodeOrder:
-    """As the kernels take it."""
-    return NodeOrder(order[0], np.array(order[1], np.int64))
-
-
-def _of(kind: Any, columns: dict[str, Any]) -> Any:
-    """The named tuple of these columns."""
-    return kind(*(columns[name] for name in kind._fields))
-
-
-def _row(job: dict[str, Any], name: str, row: int) -> int:
-    """How LimitTable.of_job has it: the row, -2 - row where the job only counts, -1 where it does not."""
-    return row if name in job["limits"] else -2 - row if name in job["counts"] else -1
-
-
-def chosen(given: np.ndarray, jobs: int) -> list[dict[int, int]]:
-    """Node -> kind for every job, as the naive twin gives them."""
-    made: list[dict[int, int]] = [{} for _ in range(jobs)]
-    for job, node, kind in given.tolist():
-        made[job][node] = kind
-    return made
-
-
-@given(scenes(), st.booleans())
+@given(scenes, st.booleans())
 @settings(deadline=None, max_examples=300)
 def test_pick_nodes__agrees_with_reference(scene: Scene, shortest: bool) -> None:
     """The same nodes, or none."""
-    c, taken, order = columns(scene), np.zeros(len(scene["free"]), np.int64), (shortest, scene["weight"])
-    for j, job in enumerate(scene["jobs"]):
-        request = NodeRequest(job["nodes"], c["need"][j], c["last"][j], job["least_loaded"])
-        fits = pick_nodes(c["free"], c["usable"][j], request, node_order(order), taken)
-        assert ({n: int(k) for n, k in enumerate(taken) if k} if fits else None) == naive.pick(
-            scene["free"], job["pool"], job, order
-        )
+    check_pick_nodes(scene, shortest)
 
 
-@given(scenes(), st.integers(0, 5), st.booleans())
+@given(scenes, st.integers(0, 5), st.booleans())
 @settings(deadline=None, max_examples=300)
 def test_main_pass__agrees_with_reference(scene: Scene, depth: int, shortest: bool) -> None:
     """The same jobs start on the same nodes."""
-    c, order = columns(scene), (shortest, scene["weight"])
-    taken = main_pass(
-        _of(PassNodes, c), np.ones(len(scene["free"]), np.bool_), _of(PassPartitions, c),
-        ClosedTimes(c["block"], c["blocked"]), _of(QueuedJobs, c), c["room"], depth, NOW, node_order(order),
-    )  # fmt: skip
-    expected = naive.main_pass(
-        scene["free"],
-        scene["jobs"],
-        scene["members"],
-        scene["room"],
-        depth,
-        NOW,
-        scene["blocks"],
-        scene["completing"],
-        order,
-    )
-    assert chosen(taken, len(scene["jobs"])) == expected
+    check_main_pass(scene, depth, shortest)
 
 
 @given(
-    scenes(),
+    scenes,
     st.sampled_from([0.0, 60.0]),
     st.integers(1, 7),
     st.integers(1, 3),
@@ -189,28 +41,6 @@ def test_backfill_pass__agrees_with_reference(
     most_of_group: tuple[int, ...], shortest: bool, last_of_all: bool,
 ) -> None:  # fmt: skip
     """The same jobs start on the same nodes, also where a part of the queue settles it; none where none fits."""
-    order = shortest, scene["weight"]
-    c, runs = columns(scene), sorted(scene["runs"], key=lambda run: run[0])
-    count = np.array([len(held) for _, held in runs], np.int64)
-    node = np.array([n for _, held in runs for n in held], np.int64)
-    held = np.array([share for _, held in runs for share in held.values()], np.int64).reshape(-1, 3)
-    rules = BackfillRules(NOW, NOW + 500.0, step, 0.0, most, most_of_array, most_records, most_tested,
-                          np.array(most_of_group, np.int64), node_order(order), last_of_all)  # fmt: skip
-    running = RunningJobs(np.array([end for end, _ in runs], np.float64), np.cumsum(count) - count, count, node, held)
-
-    def made(walked: int) -> tuple[np.ndarray, bool]:
-        now = {**c, "free": c["free"].copy()}
-        return backfill_pass(rules, _of(PassNodes, now), running, ClosedTimes(c["block"], c["blocked"]),
-                             _of(QueuedJobs, c), walked, c["room"].copy())  # fmt: skip
-
-    taken, settled = made(len(scene["jobs"]))
-    assert settled
-    parts = [made(walked) for walked in range(len(scene["jobs"]))]
-    assert all(part.tolist() == taken.tolist() for part, settled in parts if settled)
-    fits = any_fits(_of(PassNodes, c), c["pool"], c["nodes"], c["last"])
-    assert fits or not len(taken)
-    twin = naive.Backfill(NOW, NOW + 500.0, step, scene["free"], scene["runs"], scene["blocks"],
-                          scene["completing"], order, last_of_all)  # fmt: skip
-    assert chosen(taken, len(scene["jobs"])) == twin.starts(
-        scene["jobs"], scene["room"], most, most_of_array, most_records, most_tested, most_of_group
+    check_backfill_pass(
+        scene, step, most, most_of_array, most_records, most_tested, most_of_group, shortest, last_of_all
     )
