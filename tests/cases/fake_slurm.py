@@ -106,10 +106,11 @@ class FakeSlurm:
             return f"slurm {(_CONFIG | dict(self.config))['SLURM_VERSION']}\n"
         told = dict(part.removeprefix("--").partition("=")[::2] for part in arguments)
         chosen = told["jobs"].split(",") if "jobs" in told else None
+        states = told.get("states", "all").split(",")
         rows = [
             one
             for one in sorted(self.jobs, key=lambda one: int(one["JobID"]))
-            if (chosen is None or one["JobID"] in chosen) and told.get("states") in (None, "all", one["State"])
+            if (chosen is None or one["JobID"] in chosen) and {"all", one["State"]}.intersection(states)
         ]
         if "Format" not in told:
             return "".join(f"{one['JobID']}\n" for one in rows)
