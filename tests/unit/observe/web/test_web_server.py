@@ -90,7 +90,7 @@ def test_hosts__by_address():
 
 def test_server__refuses_an_address_that_is_taken(served):
     """With the address and why."""
-    with pytest.raises(InputError, match=f"127.0.0.1:{served.port}: cannot be listened on"):
+    with pytest.raises(InputError, match=f"127.0.0.1:{served.port}: cannot listen on this address"):
         WebServer(f"127.0.0.1:{served.port}", ServedSite(_answer))
 
 
