@@ -11,7 +11,7 @@ return {
     { name = "share", kind = "yes_no", example = "share=no", meaning = "The job may share its GPUs with another one." },
     { name = "min_gpus", kind = "count", example = "min_gpus=2", meaning = "Fewest GPUs an elastic job can run on." },
     { name = "max_gpus", kind = "count", example = "max_gpus=16", meaning = "Most GPUs an elastic job can make use of." },
-    { name = "moldable", kind = "yes_no", example = "moldable=yes", meaning = "Where its own size is not free soon, the job may start with fewer GPUs, at least `min_gpus`." },
+    { name = "moldable", kind = "yes_no", example = "moldable=yes", meaning = "With `min_gpus`, `max_gpus` and `dur`: the job may start with fewer GPUs where its own number is not free soon." },
     { name = "shrink", kind = "yes_no", example = "shrink=yes", meaning = "While it runs on several nodes the job may lose some of them; it goes on with the others, with at least `min_gpus`." },
     { name = "save", kind = "save_signal", example = "save=USR1", meaning = "At this signal the running job saves itself and goes on, when a checkpoint is wanted of it." },
     { name = "min_cpus", kind = "count", example = "min_cpus=4", meaning = "Fewest CPUs that a job of one node and one task can run with." },
