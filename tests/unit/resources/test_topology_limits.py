@@ -179,7 +179,7 @@ def test_binding__partitions_with_a_topology_of_their_own():
 
 # Six blocks of four nodes: b1 and b2 make an aggregate of eight, so do b3 and b4; b5 and b6.
 BLOCKS = "\n".join(f"BlockName=b{b} Nodes=n[{4 * b - 3}-{4 * b}]" for b in range(1, 7)) + "\nBlockSizes=4,8\n"
-TREE = "SwitchName=top Switches=a,b,c\nSwitchName=a Nodes=n[1-4]\nSwitchName=b Nodes=n[5-8]\nSwitchName=c Nodes=n9\n"
+LEAVES = "SwitchName=top Switches=a,b,c\nSwitchName=a Nodes=n[1-4]\nSwitchName=b Nodes=n[5-8]\nSwitchName=c Nodes=n9\n"
 
 
 def gang(text: str = BLOCKS, **asks: int) -> Snapshot:
@@ -237,9 +237,9 @@ def test_broken__no_block_is_told_that_could_hold_such_a_segment():
 
 def test_broken__switches_count_leaves_of_a_tree():
     """Two leaves are more than one; two under one parent switch are two still."""
-    assert on(gang(TREE, switches=1), 1, 4) == []
-    assert [share for share, _ in on(gang(TREE, switches=2), 1, 5, 9)] == [2 / 3]
-    assert on(gang(TREE, segment_nodes=2), 1, 5) == []
+    assert on(gang(LEAVES, switches=1), 1, 4) == []
+    assert [share for share, _ in on(gang(LEAVES, switches=2), 1, 5, 9)] == [2 / 3]
+    assert on(gang(LEAVES, segment_nodes=2), 1, 5) == []
 
 
 def test_broken__by_the_fabric_that_slurm_has():
