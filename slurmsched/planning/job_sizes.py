@@ -216,9 +216,8 @@ class ShrinkLever(Lever):
         """
         jobs = snapshot.jobs
         gpus = _whole(jobs, jobs_of.policy_gpus(ranking, jobs))
-        asked = jobs.running & (jobs.nodes > 1) & jobs_of.scoped(jobs, self.scope) & (hint_column(jobs, "shrink") == 1)
-        asked &= ~jobs.requeueable
-        asked &= (gpus > 0) & (gpus < jobs.gpus) & (gpus >= hint_column(jobs, "min_gpus"))
+        asked = jobs.running & ~jobs.requeueable & (jobs.nodes > 1) & (hint_column(jobs, "shrink") == 1)
+        asked &= jobs_of.scoped(jobs, self.scope) & (gpus < jobs.gpus) & (gpus >= hint_column(jobs, "min_gpus"))
         asked &= (jobs.run_s >= self.reports.least_run_s) & ~np.isin(jobs.job_id, in_operations)
         asked &= _remaining_s(jobs) > _restart_s(jobs, self.restart_cost_s)
         by_node = jobs.with_columns(tasks=jobs.nodes, cpus=jobs.nodes)  # Slurm takes nodes, whatever runs on them

@@ -28,10 +28,14 @@ def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return mark
 
 
-def test_child__of_pyslurm(trap: Path) -> None:
-    """It starts, and says that there is no pyslurm, or which."""
+def test_child__of_pyslurm(trap: Path, tmp_path: Path) -> None:
+    """It starts, and says that there is no pyslurm, or which. Slurm's folders have what it looks for first."""
+    squeue, header = tmp_path / "slurm" / "bin" / "squeue", tmp_path / "slurm" / "include" / "slurm" / "slurm.h"
+    for file in (squeue, header):
+        file.parent.mkdir(parents=True)
+        file.touch(mode=0o755)
     try:
-        PyslurmChild(Commands(timeout_s=30)).close()
+        PyslurmChild(Commands(squeue.parent, timeout_s=30)).close()
     except PyslurmError as error:
         assert "pyslurm" in str(error)
     assert not trap.exists()
