@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.lab import Installed, partition, run
+from tests.live.lab import Installed, run
 from tests.live.parts import shared
 
 
@@ -44,19 +44,13 @@ def lab() -> None:
 def left_as_found(lab: None) -> Iterator[None]:
     """The lab is reset once more when all tests have ended."""
     yield
-    reset()
+    run("labctl", "reset")
 
 
 @pytest.fixture
 def fresh(left_as_found: None) -> None:
     """An empty queue and the lab's own configuration."""
-    reset()
-
-
-def reset() -> None:
     run("labctl", "reset")
-    for name in ("gpu", "short"):
-        partition("UP", name)
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import pytest
 
 from slurmsched.model.trace import Trace
 from slurmsched.sim.traces.trace_io import load_trace
-from tests.live.conftest import reset
 from tests.live.lab import Done, Installed, run, submit, until
 
 pytestmark = pytest.mark.live
@@ -40,7 +39,7 @@ def state(job: int) -> str:
 @pytest.fixture(scope="module")
 def churn(lab: None) -> Iterator[Churn]:
     """Jobs that ended: plain, array, requeued, suspended, cancelled waiting and running, het, without GPUs, failed."""
-    reset()
+    run("labctl", "reset")
     since_s = time.time()
     ids = {
         "plain": submit("alice", 2, "--time=30", script="sleep 3"),
