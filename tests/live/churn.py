@@ -46,6 +46,7 @@ class Churn:
     down: set[str] = field(default_factory=set)
     alone_s: dict[str, float] = field(default_factory=dict)  # reservation -> since when no open operation has it
     changed: dict[int, tuple[str, int]] = field(default_factory=dict)  # job -> its reservation then, cycles done
+    applied: set[tuple[int, str]] = field(default_factory=set)  # jobs and changes that were tried before
     daemon: subprocess.Popen[bytes] | None = None
     later: tuple[str, ...] = LATER
     begun_s: float = field(default_factory=time.monotonic)
@@ -101,9 +102,10 @@ class Churn:
         if waiting:
             job = self.chance.choice(sorted(named or waiting))
             change = self.chance.choice([*self.later, f"excnodelist={','.join(NODES)}"])
-            cycles = self.cycles()
-            if not run("scontrol", "update", f"jobid={job}", change, check=False).rc and job in named:
-                self.changed[job] = (named[job], cycles)
+            done = not run("scontrol", "update", f"jobid={job}", change, check=False).rc
+            if done and job in named and (job, change) not in self.applied:  # what it has already keeps it from nothing
+                self.changed[job] = (named[job], self.cycles())
+            self.applied.add((job, change))
             self.note("change", job=job, change=change)
 
     def cycles(self) -> int:
@@ -168,6 +170,7 @@ class Churn:
 
     def broken(self) -> list[str]:
         """What does not hold now, in words."""
+        cycles = self.cycles()
         shown = run("scontrol", "-o", "show", "reservation", check=False)
         jobs = run("scontrol", "-o", "show", "job", check=False)
         if shown.rc or jobs.rc:
@@ -180,7 +183,7 @@ class Churn:
         seen = [job for job in everyone if int(job["JobId"]) in self.chosen]
         self._read_operations()
         found = [*self._twice_promised(ours), *self._alone(ours), *self._moved_too_often(seen), *self._unknown(seen)]
-        return [*found, *self._kept_in_vain(ours, seen), *self._unasked(seen)]
+        return [*found, *self._kept_in_vain(ours, seen, cycles), *self._unasked(seen)]
 
     def _read_operations(self) -> None:
         path = self.site.journal.with_name("journal.operations.jsonl")
@@ -206,12 +209,11 @@ class Churn:
             if now_s - since_s > LATE_S:
                 yield f"{name} is there {now_s - since_s:.0f} s after its operation"
 
-    def _kept_in_vain(self, ours: Container[str], seen: list[dict[str, str]]) -> Iterator[str]:
+    def _kept_in_vain(self, ours: Container[str], seen: list[dict[str, str]], cycles: int) -> Iterator[str]:
         """Two whole cycles after its job was kept from its start a reservation is gone: none but the one under way
-        then, which may have looked before, comes on top."""
+        then, which may have looked before, comes on top. cycles: done before Slurm was read."""
         waits = {int(job["JobId"]) for job in seen if "PENDING" in job["JobState"]}
         self.changed = {job: at for job, at in self.changed.items() if job in waits and at[0] in ours}
-        cycles = self.cycles()
         for job, (name, before) in self.changed.items():
             if cycles - before > 3:
                 yield f"{name} is there {cycles - before} cycles after job {job} was kept from its start"
