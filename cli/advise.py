@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -51,8 +51,6 @@ def command(out: Output, keeps: JobFilter, job: int | None, choice: Choice) -> N
 
     Needs no more rights than squeue and sinfo. Reads only.
     """
-    from dataclasses import asdict
-
     from slurmsched.observe.advice_input import read_advice_input
     from slurmsched.observe.survey.advice import RULES, advice
 
@@ -60,13 +58,13 @@ def command(out: Output, keeps: JobFilter, job: int | None, choice: Choice) -> N
     case, findings, warnings = read_advice_input(tree, whole=keeps == ALL_JOBS and job is None)
     if job is not None:
         _find(case, job)
-    found = [one for one in advice(case) if keeps(_row(case, one)) and job in (None, *_ids(case, one))]
+    found = [one for one in advice(case) if keeps(_keys(case, one)) and job in (None, *_ids(case, one))]
     if out.as_json:
         rules = [{"rule": one.name, "wrong": one.wrong, "why": one.why, "stake": one.stake} for one in RULES]
         out.json({"jobs": found, "rules": rules, "site": findings, "warnings": warnings}, schema="advise")
         return
     if choice.plain or choice.sort:
-        LISTING.show(out, [asdict(one) for one in found], choice)
+        LISTING.show(out, found, choice)
         out.notes((), warnings, plain=True)
         return
     _print_jobs(out, found)
@@ -84,11 +82,19 @@ def _find(case: AdviceInput, job: int) -> None:
         raise InputError(f"job {job} is not in the queue")
 
 
-def _row(case: AdviceInput, one: Advice) -> dict[str, str]:
+class JobKeys(NamedTuple):
     """What filters look at."""
+
+    user: str
+    account: str
+    partition: str
+    qos: str
+
+
+def _keys(case: AdviceInput, one: Advice) -> JobKeys:
     jobs = case.snapshot.jobs
     row = int(jobs.job_id.searchsorted(one.job_id))
-    return {"user": one.user} | {name: getattr(jobs, name)[row] for name in ("account", "partition", "qos")}
+    return JobKeys(one.user, jobs.account[row], jobs.partition[row], jobs.qos[row])
 
 
 def _ids(case: AdviceInput, one: Advice) -> tuple[int, int]:

@@ -8,7 +8,7 @@ import click
 
 from slurmsched.cli import completers, framework
 from slurmsched.cli.framework import Output, read_config
-from slurmsched.cli.listing import Choice, Column, Listing, Row, listed
+from slurmsched.cli.listing import Choice, Column, Listing, listed
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ LISTING = Listing(
         Column("idle free", "free", "idle", number=True),
         Column("linked", "linked", "linked", number=True, text=lambda value: "?" if value is None else str(value)),
         Column("indices", "free_gpus", "idle GPUs", text=_ranges),
-        Column("reason", "reason", "reason", "E"),
+        Column("reason", "reason_shown", "reason", "E"),
     ),
     ("nodelist", "state", "type", "gpus", "idle", "linked", "reason"),
 )
@@ -77,7 +77,7 @@ def command(out: Output, node: str, gpu_type: str, partition: str, choice: Choic
                   "warnings": snapshot.warnings}, schema="gpus")  # fmt: skip
         return
     if choice.plain or choice.sort:
-        LISTING.show(out, _node_rows(found.nodes), choice)
+        LISTING.show(out, found.nodes, choice)
         out.notes((), snapshot.warnings, plain=True)
         return
     _print(out, found, indices=bool(node))
@@ -105,12 +105,6 @@ def _record(found: GpuOverview) -> dict[str, Any]:
                 for node, one in found.mig],
         "stranded": found.stranded,
     }  # fmt: skip
-
-
-def _node_rows(lines: tuple[NodeLine, ...]) -> list[Row]:
-    from dataclasses import asdict
-
-    return [asdict(one) | {"reason": one.reason or one.why} for one in lines]
 
 
 def _print(out: Output, found: GpuOverview, *, indices: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -51,7 +50,7 @@ def command(out: Output, job: int, choice: Choice) -> int:
     tree = read_config(plugins=False)
     rows, unread, notes = history_of(tree, job)
     if out.as_json:
-        ordered = LISTING.ordered(map(asdict, rows), choice.sort)
+        ordered = LISTING.ordered(rows, choice.sort)
         out.json({"job_id": job, "history": ordered, "unread": unread, "notes": notes}, schema="history")
     else:
         _print(out, job, rows, unread, notes, choice)
@@ -60,7 +59,7 @@ def command(out: Output, job: int, choice: Choice) -> int:
 
 def _print(out: Output, job: int, rows: list[HistoryRow], unread: list[str], notes: list[str], choice: Choice) -> None:
     if rows or choice.plain:
-        LISTING.show(out, map(asdict, rows), choice)
+        LISTING.show(out, rows, choice)
     else:
         out.line(f"nothing is on record of job {job}" + (" in what could be read" if unread else ""))
     for line in unread:

@@ -19,7 +19,7 @@ from slurmsched.plain_text import escape_terminal
 if TYPE_CHECKING:
     from slurmsched.cli.framework import Output
 
-Row = Mapping[str, Any]
+Row = Any  # a dataclass: each column shows one of its attributes
 _LETTER = re.compile(r"%(\.?)([0-9]{0,4})([A-Za-z])")
 _NAME = re.compile(r"([A-Za-z_]+)(?::(\.?)([0-9]{1,4}))?")
 STATES = {"PD": "PENDING", "R": "RUNNING", "S": "SUSPENDED", "CG": "COMPLETING", "CD": "COMPLETED"}
@@ -30,7 +30,7 @@ class Column:
     """A column of a list.
 
     name: for --format and --sort, squeue's where it has one; more names may follow after a space.
-    key: of the row, for --csv and the order.
+    key: attribute of the row, for --csv and the order.
     title: heading of the table; a number stands to the right.
     letter: squeue's, such as "u" for %u; "" where it has none.
     text: the value for people.
@@ -47,6 +47,10 @@ class Column:
     def names(self) -> tuple[str, ...]:
         """The names that --format and --sort accept, the shown one first."""
         return tuple(self.name.split())
+
+    def value(self, row: Row) -> Any:
+        """What the row has in this column."""
+        return getattr(row, self.key)
 
     @property
     def heading(self) -> str:
@@ -124,9 +128,9 @@ class Listing:
         found = list(rows)
         for key in reversed([key for key in sort.replace(" ", "").split(",") if key]):
             column = self._find(key.lstrip("+-%"), "--sort")
-            known = [row for row in found if _is_known(row.get(column.key))]
-            known.sort(key=lambda row: _sortable(row.get(column.key)), reverse=key.startswith("-"))
-            found = known + [row for row in found if not _is_known(row.get(column.key))]
+            known = [row for row in found if _is_known(column.value(row))]
+            known.sort(key=lambda row: _sortable(column.value(row)), reverse=key.startswith("-"))
+            found = known + [row for row in found if not _is_known(column.value(row))]
         return found
 
     def fields(self, text: str) -> tuple[Field, ...]:
@@ -144,7 +148,7 @@ class Listing:
             for line in _by_format(fields, found, choice.format, noheader=choice.noheader):
                 out.line(line)
         else:
-            cells = [[one.padded(one.column.text(row.get(one.column.key))) for one in fields] for row in found]
+            cells = [[one.padded(one.column.text(one.column.value(row))) for one in fields] for row in found]
             out.table([one.column.heading for one in fields], cells, noheader=choice.noheader)
 
     def help(self) -> str:
@@ -227,25 +231,23 @@ class JobFilter:
     every: bool = False  # --states=all
 
     def __call__(self, row: Row) -> bool:
-        chosen = ((getattr(self, name), row.get(name)) for name in ("user", "account", "qos", "state"))
-        named = all(not wanted or value in wanted for wanted, value in chosen)
-        return named and self._has("partition", row.get("partition", "")) and self._on(row)
+        chosen = ((getattr(self, name), name) for name in ("user", "account", "qos", "state"))
+        named = all(not wanted or getattr(row, name) in wanted for wanted, name in chosen)
+        return named and self._in_partition(row) and self._on(row)
 
     def asks_for(self, *states: str) -> bool:
         """Whether --states names one of these, or all."""
         return self.every or not self.state.isdisjoint(states)
 
-    def _has(self, name: str, text: str) -> bool:
-        wanted = getattr(self, name)
-        return not wanted or bool(wanted & set(text.split(",")))
+    def _in_partition(self, row: Row) -> bool:
+        return not self.partition or bool(self.partition & set(row.partition.split(",")))
 
     def _on(self, row: Row) -> bool:
         from slurmsched.model.hostlists import expand_hostlist
 
         if not self.nodes:
             return True
-        text = row.get("nodes") or row.get("node_list") or ""
-        return isinstance(text, str) and bool(text) and not self.nodes.isdisjoint(expand_hostlist(text))
+        return bool(row.nodes) and not self.nodes.isdisjoint(expand_hostlist(row.nodes))
 
 
 ALL_JOBS, PLAIN_TABLE = JobFilter(), Choice()  # where nothing was asked for
@@ -323,7 +325,7 @@ def _by_format(fields: Sequence[Field], rows: Iterable[Row], text: str, *, nohea
     """Lines as squeue prints them for this format."""
     end = text[list(_LETTER.finditer(text))[-1].end() :]
     lines = [] if noheader else [[one.column.title.upper() for one in fields]]
-    lines += [[escape_terminal(one.column.text(row.get(one.column.key))) for one in fields] for row in rows]
+    lines += [[escape_terminal(one.column.text(one.column.value(row))) for one in fields] for row in rows]
     for line in lines:
         padded = (f"{one.before}{one.padded(cell)}" for one, cell in zip(fields, line, strict=True))
         yield ("".join(padded) + end).rstrip()
@@ -335,6 +337,6 @@ def _as_csv(fields: Sequence[Field], rows: Iterable[Row], *, noheader: bool) -> 
     if not noheader:
         writer.writerow([one.column.names[0] for one in fields])
     for row in rows:
-        values = (row.get(one.column.key) for one in fields)
+        values = (one.column.value(row) for one in fields)
         writer.writerow(["" if value is None else escape_terminal(str(value)) for value in values])
     return made.getvalue()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
 from slurmsched.cli import framework
 from slurmsched.cli.framework import Output, clock, read_config
-from slurmsched.cli.listing import Choice, Column, JobFilter, Listing, Row, as_hours, filtered, listed
+from slurmsched.cli.listing import Choice, Column, JobFilter, Listing, as_hours, filtered, listed
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
@@ -19,19 +18,18 @@ if TYPE_CHECKING:
 LISTING = Listing(
     (
         Column("begun", "begun_s", "begun", text=clock),
-        Column("operation", "operation_text", "operation"),
+        Column("operation", "title", "operation"),
         Column("jobid", "job_id", "for job", "i", number=True),
         Column("user username", "user", "user", "u"),
         Column("gpus", "gpus", "gpus", "b", number=True),
         Column("nodelist nodes", "nodes", "nodes", "N"),
-        Column("stage state", "stage_text", "stage", "T"),
+        Column("stage state", "stage_shown", "stage", "T"),
         Column("victims", "victims", "victims", number=True),
         Column("lost", "lost_gpu_s", "lost GPU h", number=True, text=as_hours),
         Column("idle", "idle_gpu_s", "idle GPU h", number=True, text=as_hours),
         Column("note", "note", "note"),
     )
 )
-WOULD = "dry-run"
 
 
 @framework.examples(
@@ -56,14 +54,14 @@ def command(out: Output, keeps: JobFilter, since: str, choice: Choice) -> None:
         since_s = time.time() - duration_s(since)
     except ValueError as error:
         raise click.BadParameter(f"{since!r} {error}", param_hint="--since") from error
-    facts = [each for each in operation_facts(read_config(plugins=False), since_s) if keeps(asdict(each))]
-    rows = LISTING.ordered(map(asdict, facts), choice.sort)
+    facts = [each for each in operation_facts(read_config(plugins=False), since_s) if keeps(each)]
+    rows = LISTING.ordered(facts, choice.sort)
     sums = [operation_totals(facts, dry_run) for dry_run in (False, True)]
     if out.as_json:
         out.json({"since_s": since_s, "operations": rows, "done": sums[0], "would_have": sums[1]}, schema="operations")
         return
     if rows or choice.plain:
-        LISTING.show(out, map(_with_texts, rows), choice)
+        LISTING.show(out, rows, choice)
     if choice.plain:
         return
     out.line(f"in {since}: {_said(sums[0])}")
@@ -75,11 +73,3 @@ def _said(sums: OperationTotals) -> str:
     lost, idle = as_hours(sums.lost_gpu_s), as_hours(sums.idle_gpu_s)
     what = f"{pluralize(sums.preemptions, 'preemption')}, {pluralize(sums.gang_reservations, 'gang reservation')}"
     return f"{what}; {lost} GPU hours of work lost, {idle} held idle"
-
-
-def _with_texts(row: Row) -> Row:
-    return {
-        **row,
-        "operation_text": f"{row['purpose']} {row['operation']}",
-        "stage_text": WOULD if row["dry_run"] else row["stage"],
-    }

@@ -20,7 +20,6 @@ from slurmsched.cli.listing import (
     Column,
     JobFilter,
     Listing,
-    Row,
     filtered,
     listed,
 )
@@ -30,6 +29,7 @@ from slurmsched.plain_text import pluralize
 if TYPE_CHECKING:
     from slurmsched.config import Config
     from slurmsched.model import Plan, Snapshot
+    from slurmsched.observe.queue_rows import QueueRow
 
 LISTING = Listing(
     (
@@ -112,11 +112,11 @@ def _changes(
     limit: int,
     keeps: JobFilter = ALL_JOBS,
     sort: str = "",
-) -> list[Row]:
+) -> list[QueueRow]:
     from slurmsched.observe.queue_rows import queue_rows
 
     planned = {action.job_id for action in parted(plan.actions)[0]}
-    found = [row for row in queue_rows(snapshot, plan, lever) if row["job_id"] in planned and keeps(row)]
+    found = [row for row in queue_rows(snapshot, plan, lever) if row.job_id in planned and keeps(row)]
     rows = LISTING.ordered(found, sort)
     return rows[:limit] if limit else rows
 

@@ -21,7 +21,7 @@ def command() -> None:
 
 LISTING = Listing(
     (
-        Column("kind", "kind_text", "kind"),
+        Column("kind", "kind_shown", "kind"),
         Column("name", "name", "name", "j"),
         Column("family", "family", "family"),
         Column("summary", "summary", "summary"),
@@ -36,10 +36,10 @@ def list_all(out: Output, choice: Choice) -> None:
     """List all plug-ins, including the site's own."""
     from slurmsched import registry
 
-    found = [_line(kind, name) for kind in registry.KINDS for name in registry.plugin_names(kind)]
-    rows = LISTING.ordered([row | {"kind_text": registry.KINDS[row["kind"]]} for row in found], choice.sort)
+    found = [registry.plugin_row(kind, name) for kind in registry.KINDS for name in registry.plugin_names(kind)]
+    rows = LISTING.ordered(found, choice.sort)
     if out.as_json:
-        out.json({"plugins": [{key: row[key] for key in row if key != "kind_text"} for row in rows]}, schema="plugins")
+        out.json({"plugins": rows}, schema="plugins")
     else:
         LISTING.show(out, rows, choice)
 
@@ -155,20 +155,6 @@ def _tableless(parameters: dict[str, Any], needs: Sequence[str]) -> list[str]:
     alike = parameters.get("speeds", "alike") in ("alike", {"name": "alike"})
     text = f"{PolicyInput.SPEED.value}: no table (policy.speeds), so that every type counts alike"
     return [text] if PolicyInput.SPEED in needs and alike else []
-
-
-def _line(kind: str, name: str) -> dict[str, str]:
-    """The plug-in's first line; one that cannot be loaded says why and hides no other."""
-    from slurmsched import registry
-    from slurmsched.errors import ConfigError
-    from slurmsched.model.policy_info import policy_info
-
-    try:
-        plugin = registry.load_plugin(kind, name)
-    except ConfigError as error:
-        return {"kind": kind, "name": name, "family": "", "summary": f"broken: {error.message}"}
-    about, summary = policy_info(plugin), (inspect.getdoc(plugin) or "").partition("\n")[0]
-    return {"kind": kind, "name": name, "family": str(about.family) if about else "", "summary": summary}
 
 
 def _ranges(plugin: Any) -> dict[str, str]:

@@ -14,7 +14,6 @@ from slurmsched.cli.listing import (
     Column,
     JobFilter,
     Listing,
-    Row,
     filtered,
     listed,
 )
@@ -45,7 +44,7 @@ LISTING = Listing(
         ),
         Column("use", "gpu_use", "use", number=True, text=lambda value: f"{100 * value:.0f} %" if value >= 0 else "-"),
         *RANK_COLUMNS,
-        Column("why", "why_text", "why"),
+        Column("why", "why_shown", "why"),
     ),
     ("rank", "jobid", "user", "partition", "gpus", "service", "queue", "now", "wanted", "why"),
 )
@@ -81,11 +80,5 @@ def command(out: Output, keeps: JobFilter, managed: bool, choice: Choice) -> Non
         out.json({"cluster": snapshot.site.cluster, "lever": tree.lever.kind, "jobs": rows, "notes": plan.notes,
                   "warnings": snapshot.warnings}, schema="queue")  # fmt: skip
         return
-    LISTING.show(out, [{**row, "why_text": _why(row)} for row in rows], choice)
+    LISTING.show(out, rows, choice)
     out.notes(plan.notes, snapshot.warnings, plain=choice.plain)
-
-
-def _why(row: Row) -> str:
-    if row["left_alone"]:
-        return f"left alone: {row['reason']}"
-    return row["why_text"] or "-"

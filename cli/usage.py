@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from slurmsched.config import Config
-    from slurmsched.model.gpu_use import GpuJob, MeasuredUse
+    from slurmsched.model.gpu_use import GpuJob, GpuUseSum, MeasuredUse
 
 GROUPS = ("user", "account", "partition", "qos", "type")
 MOST_ENDED = 100_000  # jobs that one call looks at
@@ -70,7 +70,7 @@ def command(
 
     Needs no more rights than squeue and sacct. Reads only.
     """
-    from slurmsched.observe.gpu_use_rows import gpu_use_row, gpu_use_sums
+    from slurmsched.observe.gpu_use_rows import gpu_use_row, gpu_use_sums, sum_records
     from slurmsched.observe.gpu_use_sources import read_gpu_use
     from slurmsched.slurm.reader import open_commands
 
@@ -78,18 +78,18 @@ def command(
     if profiles:
         _show_profiles(out, config.measured_use.profiles)
         return
-    jobs = [one for one in _jobs(config, since) if job in (None, one.job_id, one.array_job_id) and keeps(_facts(one))]
+    jobs = [one for one in _jobs(config, since) if job in (None, one.job_id, one.array_job_id) and keeps(one)]
     if job is not None and not jobs:
         _absent(job, since)
     use = read_gpu_use(config.measured_use, open_commands(config.slurm), {one.job_id: one.gpus for one in jobs},
                        [one.job_id for one in jobs if one.running])  # fmt: skip
     rows = [gpu_use_row(one, use.by_job.get(one.job_id)) for one in jobs]
-    rows.sort(key=lambda row: -(row["unused_gpu_h"] or 0.0))
-    measured = sum(row["use"] is not None for row in rows)
+    rows.sort(key=lambda row: -(row.unused_gpu_h or 0.0))
+    measured = sum(row.use is not None for row in rows)
     if out.as_json:
         value = {"source": use.source, "window_s": use.window_s, "jobs": rows, "measured": measured,
                  "not_asked": use.not_asked}  # fmt: skip
-        out.json(value | {"by": gpu_use_sums(jobs, use, by)} if by else value, schema="usage")
+        out.json(value | {"by": sum_records(gpu_use_sums(jobs, use, by), by)} if by else value, schema="usage")
         return
     if by:
         _print_sums(out, by, gpu_use_sums(jobs, use, by))
@@ -116,9 +116,8 @@ def _show_profiles(out: Output, path: str) -> None:
         return
     head = ("model", "batch>", "GPUs>", "type", "samples/s>", "use>", "GPU GiB>", "hours>", "jobs>")
     out.table(head, [
-        (row["model"], row["batch"] or "-", row["gpus"], row["gpu_type"] or "-", _hours(row["samples_per_s"]),
-         _percent(row["use"]), "?" if row["memory_mib"] is None else f"{row['memory_mib'] / 1024:.1f}",
-         _hours(row["hours"]), row["jobs"])
+        (row.model, row.batch or "-", row.gpus, row.gpu_type or "-", _hours(row.samples_per_s), _percent(row.use),
+         "?" if row.memory_mib is None else f"{row.memory_mib / 1024:.1f}", _hours(row.hours), row.jobs)
         for row in rows
     ])  # fmt: skip
 
@@ -143,14 +142,8 @@ def _absent(job: int, since: str) -> None:
     raise InputError(f"no running job {job} holds GPUs{more}")
 
 
-def _facts(one: GpuJob) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(one)
-
-
-def _print_sums(out: Output, by: str, sums: Sequence[dict[str, Any]]) -> None:
-    rows = [(one[by], one["jobs"], one["gpus"], _percent(one["use"]), _hours(one["gpu_h"]), _hours(one["unused_gpu_h"]))
+def _print_sums(out: Output, by: str, sums: Sequence[GpuUseSum]) -> None:
+    rows = [(one.name, one.jobs, one.gpus, _percent(one.use), _hours(one.gpu_h), _hours(one.unused_gpu_h))
             for one in sums]  # fmt: skip
     if rows:
         out.table((by, "jobs>", "GPUs>", "use>", "GPU h>", "unused>"), rows)

@@ -71,6 +71,16 @@ class OperationFacts:
     dry_run: bool
     begun_s: float
 
+    @property
+    def title(self) -> str:
+        """What it is and its id: "preempt 7-1"."""
+        return f"{self.purpose} {self.operation}"
+
+    @property
+    def stage_shown(self) -> str:
+        """The stage, or that nothing was done."""
+        return "dry-run" if self.dry_run else self.stage
+
     def followed_by(self, row: OperationFacts) -> OperationFacts:
         """With the next row of the same operation."""
         lost_gpu_s, note = self.lost_gpu_s + row.lost_gpu_s, row.note or self.note

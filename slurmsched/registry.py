@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import lru_cache
@@ -27,6 +28,31 @@ KINDS = {
 }
 # parameter that is a plug-in itself -> its group
 NESTED = {"estimator": "estimators", "speeds": "speeds", "of": "policies"}
+
+
+@dataclass(frozen=True, slots=True)
+class PluginRow:
+    """A plug-in as `policy list` shows it. family: of a policy, "" of others. summary: its first line, or its fault."""
+
+    kind: str
+    name: str
+    family: str
+    summary: str
+
+    @property
+    def kind_shown(self) -> str:
+        """The kind in the singular."""
+        return KINDS[self.kind]
+
+
+def plugin_row(kind: str, name: str) -> PluginRow:
+    """The plug-in by its first line; one that cannot be loaded says why."""
+    try:
+        plugin = load_plugin(kind, name)
+    except ConfigError as error:
+        return PluginRow(kind, name, "", f"broken: {error.message}")
+    about, summary = policy_info(plugin), (inspect.getdoc(plugin) or "").partition("\n")[0]
+    return PluginRow(kind, name, str(about.family) if about else "", summary)
 
 
 def plugin_names(kind: str) -> tuple[str, ...]:

@@ -89,6 +89,11 @@ class GpuUseSum:
         """Share of the GPU hours that were used, 0 to 1; NaN without any."""
         return self.used_gpu_h / self.gpu_h if self.gpu_h else math.nan
 
+    @property
+    def unused_gpu_h(self) -> float:
+        """GPU hours that were held and not used."""
+        return self.gpu_h - self.used_gpu_h
+
 
 def job_gpu_use(samples: Iterable[GpuSample]) -> dict[int, JobGpuUse]:
     """Samples by job. Of several samples of one GPU of a job the highest counts."""
@@ -106,7 +111,7 @@ def _of(job_id: int, samples: Sequence[GpuSample]) -> JobGpuUse:
     return JobGpuUse(job_id, len(samples), idle, sum(sample.use for sample in samples) / len(samples), memory)
 
 
-def summed(rows: Iterable[tuple[str, JobGpuUse, float]]) -> list[GpuUseSum]:
+def use_sums(rows: Iterable[tuple[str, JobGpuUse, float]]) -> list[GpuUseSum]:
     """Sums by name, most unused GPU hours first. rows: name, use of a job, GPU hours that it held."""
     sums: dict[str, GpuUseSum] = {}
     for name, use, gpu_h in rows:

@@ -211,28 +211,40 @@ def _profiles(rows: csv.DictReader[str]) -> Iterator[tuple[ProfileKey, GpuProfil
             yield key, GpuProfile(samples * speed_s, speed_s, use * use_s, use_s, memory_mib, int(row["jobs"]), last_s)
 
 
-def profile_rows(profiles: Mapping[ProfileKey, GpuProfile]) -> list[dict[str, Any]]:
-    """One row by model, batch, type and GPUs, for tables and JSON. What is not known is None.
+@dataclass(frozen=True, slots=True)
+class ProfileRow:
+    """One model, batch, type and number of GPUs, over all users. None: not known.
 
-    The throughput is the median over users, of two the lower. Use, hours and jobs are those of all.
+    samples_per_s: throughput, the median over users, of two the lower, since any user may report any value.
+    use, hours, jobs: those of all users.
     """
+
+    model: str
+    batch: int | None
+    gpus: int
+    gpu_type: str
+    samples_per_s: float | None
+    use: float | None
+    memory_mib: float | None
+    hours: float
+    jobs: int
+
+
+def profile_rows(profiles: Mapping[ProfileKey, GpuProfile]) -> list[ProfileRow]:
+    """One row by model, batch, type and GPUs, in this order."""
     kinds: dict[tuple[str, int, str, int], list[GpuProfile]] = {}
     for key, one in profiles.items():
         kinds.setdefault((key.model, key.batch, key.gpu_type, key.gpus), []).append(one)
-    return [
-        {"model": model, "batch": batch or None, "gpus": gpus, "gpu_type": gpu_type,
-         **_of_users(kinds[model, batch, gpu_type, gpus])}
-        for model, batch, gpu_type, gpus in sorted(kinds)
-    ]  # fmt: skip
+    return [_profile_row(*kind, kinds[kind]) for kind in sorted(kinds)]
 
 
-def _of_users(profiles: Sequence[GpuProfile]) -> dict[str, Any]:
-    """The profiles of several users as one. speed: the median, since any user may report any value."""
-    speeds = [one.samples_per_s for one in profiles if math.isfinite(one.samples_per_s)]
-    all_ = reduce(_together, profiles)
-    return {"samples_per_s": median_low(speeds) if speeds else None, "use": _known(all_.use),
-            "memory_mib": _known(all_.memory_mib), "hours": max(all_.speed_s, all_.use_s) / 3600,
-            "jobs": all_.jobs}  # fmt: skip
+def _profile_row(model: str, batch: int, gpu_type: str, gpus: int, of_users: Sequence[GpuProfile]) -> ProfileRow:
+    speeds = [one.samples_per_s for one in of_users if math.isfinite(one.samples_per_s)]
+    merged = reduce(_together, of_users)
+    return ProfileRow(
+        model, batch or None, gpus, gpu_type, median_low(speeds) if speeds else None, _known(merged.use),
+        _known(merged.memory_mib), max(merged.speed_s, merged.use_s) / 3600, merged.jobs,
+    )  # fmt: skip
 
 
 def _together(one: GpuProfile, other: GpuProfile) -> GpuProfile:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,101 +28,168 @@ _BASE_STATES = (JobState.COMPLETING, JobState.RUNNING, JobState.SUSPENDED, JobSt
 _SHOWN_STATES = tuple((name, int(JobState[name])) for name in ("COMPLETING", "PENDING", "RUNNING", "SUSPENDED"))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRow:
+    """A job that waits, or holds nodes, as `queue`, `plan`, `top` and the web pages show it.
+
+    rank: from 1 among all pending jobs, whichever are shown, as in `explain`; None of jobs that hold nodes.
+    gpus: of all tasks of an array that wait.
+    expected_start_s: Slurm's estimate [Unix s], NaN = none.
+    progress: share done by the job's own report, 0 to 1; None if it reports none.
+    throughput: samples per second by its own report; None if it reports none.
+    gpu_use: measured use of its GPUs, 0 to 1; NaN where it is not known.
+    queue: the policy's queue; None of a policy without queues.
+    why: the policy's own criteria.
+    why_text: these in words, without the queue.
+    lever_now, lever_wanted: value of the lever's field in Slurm, and by the plan.
+    left_alone: the rule by which the job is left alone, None if it is managed.
+    reason: of the planned change, or of none.
+    """
+
+    rank: int | None
+    job_id: int
+    user: str
+    account: str
+    partition: str
+    qos: str
+    name: str
+    state: str
+    time_limit_s: float
+    nodes: int
+    submit_s: float
+    expected_start_s: float
+    priority: int
+    nice: int
+    slurm_reason: str
+    gpus: int
+    attained_gpu_s: float
+    progress: float | None
+    throughput: float | None
+    gpu_use: float
+    queue: int | None
+    why: Mapping[str, Any]
+    why_text: str
+    lever_now: int
+    lever_wanted: int
+    left_alone: str | None
+    reason: str
+
+    @property
+    def why_shown(self) -> str:
+        """Why it has its place, or why it is left alone; "-" where there is nothing to say."""
+        return f"left alone: {self.reason}" if self.left_alone else self.why_text or "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningRow:
+    """A job that holds nodes. progress, throughput, gpu_use: as in QueueRow. end_s: NaN = no end is known."""
+
+    job_id: int
+    user: str
+    account: str
+    partition: str
+    qos: str
+    name: str
+    state: str
+    gpus: int
+    nodes: int
+    node_list: str
+    start_s: float
+    run_s: float
+    end_s: float
+    time_limit_s: float
+    attained_gpu_s: float
+    progress: float | None
+    throughput: float | None
+    gpu_use: float
+
+
 def queue_rows(
     snapshot: Snapshot, plan: Plan, lever: str, *, managed_only: bool = False, running: bool = False
-) -> list[dict[str, Any]]:
-    """Pending jobs, most urgent first; with running, jobs that hold nodes after them.
-
-    rank: from 1 among all pending jobs, whichever are shown, as in `explain`; None of the others. why: the policy's own
-    criteria. why_text: in words, without the queue.
-    """
+) -> list[QueueRow]:
+    """Pending jobs, most urgent first; with running, jobs that hold nodes after them."""
     reasons = {action.job_id: action.reason for action in plan.actions}
     now = PRIORITY_FIELDS[lever].now(snapshot.jobs)
     rows = queue_order(snapshot, plan.ranking).tolist()
-    found = [_row(snapshot, plan, row, place, int(now[row]), reasons) for place, row in enumerate(rows, 1)
+    found = [_queue_row(snapshot, plan, row, place, int(now[row]), reasons) for place, row in enumerate(rows, 1)
              if plan.managed[row] or not managed_only]  # fmt: skip
     holding = np.flatnonzero(snapshot.jobs.is_state(ON_NODES)).tolist() if running else []
-    return found + [_row(snapshot, plan, row, None, int(now[row]), reasons) for row in holding]
+    return found + [_queue_row(snapshot, plan, row, None, int(now[row]), reasons) for row in holding]
 
 
-# Over 30 lines: one line for each column of the row.
-def _row(
-    snapshot: Snapshot, plan: Plan, row: int, place: int | None, now: int, reasons: dict[int, str]
-) -> dict[str, Any]:
+# Over 30 lines: one line for each field of the row.
+def _queue_row(
+    snapshot: Snapshot, plan: Plan, row: int, place: int | None, now: int, reasons: Mapping[int, str]
+) -> QueueRow:
     jobs = snapshot.jobs
-    job_id = int(jobs.job_id[row])
     ranking = plan.ranking or Ranking(np.arange(len(jobs)))
     why = {name: values[row].item() for name, values in ranking.why.items()}
-    verdict = int(plan.verdict[row])
-    return {
-        "rank": place,
-        **_identity(jobs, row),
-        "time_limit_s": float(jobs.time_limit_s[row]),
-        "nodes": int(jobs.nodes[row]),
-        "submit_s": float(jobs.submit_s[row]),
-        "expected_start_s": float(jobs.expected_start_s[row]),
-        "priority": int(jobs.priority[row]),
-        "nice": int(jobs.nice[row]),
-        "slurm_reason": jobs.reason[row],
-        "gpus": int(jobs.gpus[row]) * max(int(jobs.array_tasks[row]), 1),
-        "attained_gpu_s": float(jobs.attained_gpu_s[row]),
-        **_reported(jobs, row),
-        "queue": int(why["queue"]) if "queue" in why else None,
-        "why": why,
-        "why_text": criteria({name: value for name, value in why.items() if name != "queue"}, ranking.words),
-        "lever_now": now,
-        "lever_wanted": int(plan.wanted_values[row]),
-        "left_alone": JOB_RULES[verdict].name if verdict >= 0 else None,
-        "reason": reasons.get(job_id) or (JOB_RULES[verdict].reason if verdict >= 0 else "it is where it should be"),
-    }
+    verdict, hints = int(plan.verdict[row]), parse_hints(jobs.comment[row])
+    rule = JOB_RULES[verdict] if verdict >= 0 else None
+    return QueueRow(
+        rank=place,
+        job_id=int(jobs.job_id[row]),
+        user=jobs.user[row],
+        account=jobs.account[row],
+        partition=jobs.partition[row],
+        qos=jobs.qos[row],
+        name=jobs.name[row],
+        state=_squeue_state(jobs, row),
+        time_limit_s=float(jobs.time_limit_s[row]),
+        nodes=int(jobs.nodes[row]),
+        submit_s=float(jobs.submit_s[row]),
+        expected_start_s=float(jobs.expected_start_s[row]),
+        priority=int(jobs.priority[row]),
+        nice=int(jobs.nice[row]),
+        slurm_reason=jobs.reason[row],
+        gpus=int(jobs.gpus[row]) * max(int(jobs.array_tasks[row]), 1),
+        attained_gpu_s=float(jobs.attained_gpu_s[row]),
+        progress=hints.progress,
+        throughput=hints.throughput,
+        gpu_use=float(jobs.gpu_use[row]),
+        queue=int(why["queue"]) if "queue" in why else None,
+        why=why,
+        why_text=criteria({name: value for name, value in why.items() if name != "queue"}, ranking.words),
+        lever_now=now,
+        lever_wanted=int(plan.wanted_values[row]),
+        left_alone=rule.name if rule else None,
+        reason=reasons.get(int(jobs.job_id[row])) or (rule.reason if rule else "it is where it should be"),
+    )
 
 
-def _identity(jobs: Jobs, row: int) -> dict[str, Any]:
-    """Whose job it is and its state: what every row begins with."""
-    return {
-        "job_id": int(jobs.job_id[row]),
-        "user": jobs.user[row],
-        "account": jobs.account[row],
-        "partition": jobs.partition[row],
-        "qos": jobs.qos[row],
-        "name": jobs.name[row],
-        "state": _state(jobs, row),
-    }
-
-
-def running_rows(snapshot: Snapshot) -> list[dict[str, Any]]:
+def running_rows(snapshot: Snapshot) -> list[RunningRow]:
     """Jobs that hold nodes, the one that must end first at the top."""
     jobs = snapshot.jobs
     holding = np.flatnonzero(jobs.is_state(ON_NODES))
     order = np.lexsort((jobs.job_id[holding], jobs.end_s[holding]))  # NaN, without an end, comes last
-    return [_running_row(snapshot, row) for row in holding[order].tolist()]
+    return [_running_row(jobs, row) for row in holding[order].tolist()]
 
 
-def _running_row(snapshot: Snapshot, row: int) -> dict[str, Any]:
-    jobs = snapshot.jobs
-    return {
-        **_identity(jobs, row),
-        "gpus": int(jobs.gpus[row]),
-        "nodes": int(jobs.nodes[row]),
-        "node_list": jobs.node_list[row],
-        "start_s": float(jobs.start_s[row]),
-        "run_s": float(jobs.run_s[row]),
-        "end_s": float(jobs.end_s[row]),
-        "time_limit_s": float(jobs.time_limit_s[row]),
-        "attained_gpu_s": float(jobs.attained_gpu_s[row]),
-        **_reported(jobs, row),
-    }
-
-
-def _reported(jobs: Jobs, row: int) -> dict[str, float | None]:
-    """The job's own report: share done, 0 to 1, and samples per second; None if it reports none.
-
-    And the measured use of its GPUs, 0 to 1, NaN where it is not known."""
+def _running_row(jobs: Jobs, row: int) -> RunningRow:
     hints = parse_hints(jobs.comment[row])
-    return {"progress": hints.progress, "throughput": hints.throughput, "gpu_use": float(jobs.gpu_use[row])}
+    return RunningRow(
+        job_id=int(jobs.job_id[row]),
+        user=jobs.user[row],
+        account=jobs.account[row],
+        partition=jobs.partition[row],
+        qos=jobs.qos[row],
+        name=jobs.name[row],
+        state=_squeue_state(jobs, row),
+        gpus=int(jobs.gpus[row]),
+        nodes=int(jobs.nodes[row]),
+        node_list=jobs.node_list[row],
+        start_s=float(jobs.start_s[row]),
+        run_s=float(jobs.run_s[row]),
+        end_s=float(jobs.end_s[row]),
+        time_limit_s=float(jobs.time_limit_s[row]),
+        attained_gpu_s=float(jobs.attained_gpu_s[row]),
+        progress=hints.progress,
+        throughput=hints.throughput,
+        gpu_use=float(jobs.gpu_use[row]),
+    )
 
 
-def _state(jobs: Jobs, row: int) -> str:
+def _squeue_state(jobs: Jobs, row: int) -> str:
     """The job's state as squeue writes it; a job that still completes is COMPLETING."""
     state = int(jobs.state[row])
     return next((name for name, flag in _SHOWN_STATES if state & flag), "UNKNOWN")

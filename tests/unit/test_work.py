@@ -10,8 +10,9 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,7 +25,7 @@ from bench.placement import SHAPES, lists_of, with_candidates
 from slurmsched.cli.framework import table_lines
 from slurmsched.model.job_details import JobDetails
 from slurmsched.observe.explain.queue_position import competitors_before
-from slurmsched.observe.queue_rows import queue_rows
+from slurmsched.observe.queue_rows import QueueRow, queue_rows
 from slurmsched.planning.planner import Planner
 from slurmsched.policies.srsf import Srsf
 from slurmsched.slurm.job_tables import queue_columns
@@ -105,9 +106,12 @@ def list_queue(jobs: int) -> Work:
     given = mixed_snapshot(jobs, seed=1)
     planned = Planner(Srsf()).plan(given)
 
+    names = tuple(spec.name for spec in fields(QueueRow))
+    values = attrgetter(*names)
+
     def listed() -> None:
         rows = queue_rows(given, planned, "nice")
-        list(table_lines(tuple(rows[0]), [tuple(row.values()) for row in rows], "", noheader=False))
+        list(table_lines(names, [values(row) for row in rows], "", noheader=False))
 
     return listed
 

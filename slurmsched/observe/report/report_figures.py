@@ -15,7 +15,7 @@ from slurmsched.model.columns import Bools, Floats, Int64s, Labels
 from slurmsched.model.job_outcomes import SIZE_CLASSES, JobOutcomes, in_size_class
 from slurmsched.model.trace import Trace
 from slurmsched.observe.fairness import FairnessFigures, JobTenants, jct_alone_s
-from slurmsched.observe.gpu_use_rows import gpu_use_sums
+from slurmsched.observe.gpu_use_rows import gpu_use_sums, sum_records
 from slurmsched.observe.report.report_input import SACCT, ReportedJobs, ReportInput
 from slurmsched.observe.survey.gpu_overview import gpu_overview
 from slurmsched.resources.startable_jobs import not_waiting_for_gpus
@@ -216,7 +216,8 @@ def _gpu_use(of: ReportInput) -> dict[str, Any] | None:
         return None
     known = sum(one.job_id in of.gpu_use.by_job for one in of.gpu_jobs)
     return {"source": of.gpu_use.source, "jobs": len(of.gpu_jobs), "measured": known} | {
-        f"{by}s": gpu_use_sums(of.gpu_jobs, of.gpu_use, by)[:MOST_ROWS] for by in ("account", "user", "type")
+        f"{by}s": sum_records(gpu_use_sums(of.gpu_jobs, of.gpu_use, by)[:MOST_ROWS], by)
+        for by in ("account", "user", "type")
     }
 
 

@@ -156,6 +156,11 @@ class NodeLine:
     reason: str
     boot: int = 0
 
+    @property
+    def reason_shown(self) -> str:
+        """Slurm's reason, or why its sets are not known."""
+        return self.reason or self.why
+
 
 @dataclass(frozen=True, slots=True)
 class GpuOverview:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -17,6 +17,7 @@ from textual.widgets import ContentSwitcher, DataTable, Footer, Input, Static
 from textual.worker import get_current_worker
 
 from slurmsched.errors import SlurmschedError
+from slurmsched.observe.queue_rows import QueueRow
 from slurmsched.observe.top.top_drawing import COLUMNS, cells, events, explained, gpu_lines, head, matches, ordered
 from slurmsched.observe.web.frame import Frame
 from slurmsched.plain_text import escape_terminal
@@ -74,7 +75,7 @@ class TopApp(App[None]):
     #views, DataTable, #gpus, #operations { height: 1fr; }
     #gpus, #operations { padding: 0 1; }
     #gpus Static, #operations Static { width: auto; }
-    Told { align: center middle; }
+    TextScreen { align: center middle; }
     #told { width: 90%; height: 80%; border: round $primary; padding: 0 1; background: $surface; }
     """
     BINDINGS: ClassVar[list[Any]] = [
@@ -157,10 +158,10 @@ class TopApp(App[None]):
         if self.frame is not None:
             self._draw()
 
-    def rows(self) -> list[Mapping[str, Any]]:
+    def rows(self) -> list[QueueRow]:
         """The jobs of the table, in its order."""
         every = self.frame.rows if self.frame is not None else []
-        mine = [row for row in every if self.user in ("", row["user"]) and matches(row, self.wanted)]
+        mine = [row for row in every if self.user in ("", row.user) and matches(row, self.wanted)]
         return ordered(mine, self.column, inverted=self.inverted)
 
     def _draw(self) -> None:
@@ -186,17 +187,17 @@ class TopApp(App[None]):
             # Widths are told: those that the table finds by itself, once it is idle, are at times those of the heads.
             table.add_column(head, key=name, width=max(one.cell_len for one in (head, *(row[number] for row in drawn))))
         for row, line in zip(rows, drawn, strict=True):
-            table.add_row(*line, key=str(row["job_id"]))
-        place = next((place for place, row in enumerate(rows) if at and row["job_id"] == at["job_id"]), 0)
+            table.add_row(*line, key=str(row.job_id))
+        place = next((place for place, row in enumerate(rows) if at and row.job_id == at.job_id), 0)
         table.move_cursor(row=place, animate=False)
 
-    def _under(self) -> Mapping[str, Any] | None:
+    def _under(self) -> QueueRow | None:
         """The job under the cursor."""
         table = self.query_one(f"#{QUEUE}", DataTable)
         if self.frame is None or not table.row_count or table.cursor_row >= table.row_count:
             return None
         key = table.coordinate_to_cell_key((table.cursor_row, 0)).row_key.value  # type: ignore[arg-type]
-        return next((row for row in self.frame.rows if str(row["job_id"]) == key), None)
+        return next((row for row in self.frame.rows if str(row.job_id) == key), None)
 
     def action_show(self, view: str) -> None:
         """This view, or the queue again."""
@@ -214,7 +215,7 @@ class TopApp(App[None]):
 
     def action_user(self) -> None:
         job = self._under()
-        self.user = "" if self.user or job is None else job["user"]
+        self.user = "" if self.user or job is None else job.user
         self._draw()
 
     def action_help(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from math import isfinite
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from rich.text import Text
 
 from slurmsched.model import Jobs, Operation, OperationStage, Snapshot
 from slurmsched.model.states import HOLDS_NODES
+from slurmsched.observe.queue_rows import QueueRow
 from slurmsched.observe.survey.gpu_overview import AFTER_BOOT, CLOSED, FREE, HELD, NOT_KNOWN, STUCK
 from slurmsched.plain_text import escape_terminal, pluralize
 
@@ -87,7 +89,7 @@ def head(frame: Any, width: int) -> Text:
     """Two meters and two lines: GPUs, pending jobs by queue, what is at work, and since when that is known."""
     totals = frame.snapshot.nodes.gpu_totals()
     rows = frame.rows
-    levels = Counter("-" if row["queue"] is None else str(row["queue"]) for row in rows)
+    levels = Counter("-" if row.queue is None else str(row.queue) for row in rows)
     queues = ", ".join(f"{level}: {count}" for level, count in sorted(levels.items())) or "none"
     clock = f"{datetime.fromtimestamp(frame.snapshot.now_s):%H:%M:%S}"
     site = frame.snapshot.site
@@ -119,14 +121,12 @@ def meter(name: str, used: int, of: int, width: int) -> Text:
     )
 
 
-def cells(row: Mapping[str, Any]) -> tuple[Text, ...]:
+def cells(row: QueueRow) -> tuple[Text, ...]:
     """One job, in the order of COLUMNS."""
-    reason = row["left_alone"]
-    why = f"left alone: {row['reason']}" if reason else row["why_text"] or "-"
-    attained, queue = f"{row['attained_gpu_s'] / 3600:.1f}", "-" if row["queue"] is None else row["queue"]
-    values = (row["rank"], row["job_id"], row["user"], row["partition"], row["gpus"], attained, queue,
-              row["lever_now"], row["lever_wanted"], why)  # fmt: skip
-    style = "dim" if reason else ""
+    attained, queue = f"{row.attained_gpu_s / 3600:.1f}", "-" if row.queue is None else row.queue
+    values = (row.rank, row.job_id, row.user, row.partition, row.gpus, attained, queue, row.lever_now,
+              row.lever_wanted, row.why_shown)  # fmt: skip
+    style = "dim" if row.left_alone else ""
     return tuple(_cell(name, value, style) for name, value in zip(COLUMNS, values, strict=True))
 
 
@@ -136,15 +136,16 @@ def _cell(name: str, value: Any, style: str) -> Text:
     return Text(shown, style, justify="right" if name in NUMBERS else "left", no_wrap=True)
 
 
-def ordered(rows: Sequence[Mapping[str, Any]], column: str, *, inverted: bool) -> list[Mapping[str, Any]]:
+def ordered(rows: Sequence[QueueRow], column: str, *, inverted: bool) -> list[QueueRow]:
     """The rows by a column of COLUMNS; equal ones stay as they were."""
-    key = _KEYS[column]
-    return sorted(rows, key=lambda row: (row[key] is None, 0 if row[key] is None else row[key]), reverse=inverted)
+    value = attrgetter(_KEYS[column])
+    return sorted(rows, key=lambda row: (value(row) is None, 0 if value(row) is None else value(row)), reverse=inverted)
 
 
-def matches(row: Mapping[str, Any], wanted: str) -> bool:
+def matches(row: QueueRow, wanted: str) -> bool:
     """Whether id, user, account or partition has the text in it."""
-    return any(wanted.lower() in str(row[name]).lower() for name in ("job_id", "user", "account", "partition"))
+    texts = str(row.job_id), row.user, row.account, row.partition
+    return any(wanted.lower() in text.lower() for text in texts)
 
 
 def gpu_lines(made: Mapping[str, Any], width: int, wanted: str = "") -> Iterator[Text]:

@@ -17,7 +17,7 @@ from slurmsched.model.operations import RESERVATION_PREFIX, Reservations
 from slurmsched.model.plan import Plan
 from slurmsched.model.snapshot import Rights, Site, Snapshot
 from slurmsched.observe.explain.explanation import Explanation, explain
-from slurmsched.observe.queue_rows import queue_rows, running_rows
+from slurmsched.observe.queue_rows import QueueRow, RunningRow, queue_rows, running_rows
 from slurmsched.observe.survey.gpu_overview import HELD, gpu_map, gpu_overview
 
 MOST_JOBS = 500  # in an answer
@@ -67,12 +67,12 @@ class Frame:
                 "policy": self.policy, "note": self.note}  # fmt: skip
 
     @cached_property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[QueueRow]:
         """All pending jobs in the policy's order."""
         return queue_rows(self.snapshot, self.plan, self.lever)
 
     @cached_property
-    def running(self) -> list[dict[str, Any]]:
+    def running(self) -> list[RunningRow]:
         """All jobs that hold nodes, the one that must end first at the top."""
         return running_rows(self.snapshot)
 
@@ -81,7 +81,7 @@ class Frame:
         with self._lock:
             rows = self.rows
         mine = [row for row in rows if _is_wanted(row, wanted)]
-        shown = [{**row, "waiting_s": max(self.snapshot.now_s - row["submit_s"], 0.0)} for row in mine[:MOST_JOBS]]
+        shown = [asdict(row) | {"waiting_s": max(self.snapshot.now_s - row.submit_s, 0.0)} for row in mine[:MOST_JOBS]]
         return self.head | {"lever": self.lever, "of": len(mine), "jobs": shown,
                             "notes": list(self.plan.notes), "operations": self.operations}  # fmt: skip
 
@@ -90,7 +90,7 @@ class Frame:
         with self._lock:
             rows = self.running
         mine = [row for row in rows if _is_wanted(row, wanted)]
-        shown = [{**row, "node_list": folded(row["node_list"])} for row in mine[:MOST_JOBS]]
+        shown = [asdict(row) | {"node_list": folded(row.node_list)} for row in mine[:MOST_JOBS]]
         return self.head | {"of": len(mine), "jobs": shown}
 
     def use(self) -> dict[str, Any]:
@@ -104,11 +104,12 @@ class Frame:
     def _tenants(self, by: str) -> list[dict[str, Any]]:
         """GPUs that each tenant holds and waits for, the one that holds most first."""
         made: dict[str, dict[str, Any]] = {}
-        for rows, gpus, jobs in ((self.running, "gpus", "jobs"), (self.rows, "waiting_gpus", "waiting_jobs")):
+        held: tuple[Sequence[QueueRow | RunningRow], str, str] = self.running, "gpus", "jobs"
+        for rows, gpus, jobs in (held, (self.rows, "waiting_gpus", "waiting_jobs")):
             for row in rows:
-                one = made.setdefault(row[by], {"name": row[by], "gpus": 0, "jobs": 0, "waiting_gpus": 0,
-                                                "waiting_jobs": 0})  # fmt: skip
-                one[gpus] += row["gpus"]
+                name = getattr(row, by)
+                one = made.setdefault(name, {"name": name, "gpus": 0, "jobs": 0, "waiting_gpus": 0, "waiting_jobs": 0})
+                one[gpus] += row.gpus
                 one[jobs] += 1
         return sorted(made.values(), key=lambda one: (-one["gpus"], -one["waiting_gpus"], one["name"]))[:MOST_TENANTS]
 
@@ -197,7 +198,7 @@ def _shown(table: Reservations, site: Site) -> Reservations:
     return table.with_columns(users=nobody, accounts=nobody, groups=nobody, qos=nobody)
 
 
-def _is_wanted(row: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
+def _is_wanted(row: QueueRow | RunningRow, wanted: Mapping[str, str]) -> bool:
     """Whether a job has these values; of a list of partitions one is enough."""
-    return all(value in ("", row[name]) or (name == "partition" and value in row[name].split(","))
+    return all(value in ("", getattr(row, name)) or (name == "partition" and value in row.partition.split(","))
                for name, value in wanted.items() if name in JOB_FILTERS)  # fmt: skip

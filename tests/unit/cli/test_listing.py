@@ -6,6 +6,7 @@ import csv
 import importlib
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -51,9 +52,9 @@ def test_sort__by_names_and_letters(run, fakes, key, order):
 def test_sort__counts_digits_in_names_and_puts_the_unknown_last():
     """n2 before n10, whichever way round it is sorted."""
     nodes = Listing((Column("node", "node", "node"),))
-    rows = [{"node": "n10"}, {"node": None}, {"node": "n2"}]
-    assert [row["node"] for row in nodes.ordered(rows, "node")] == ["n2", "n10", None]
-    assert [row["node"] for row in nodes.ordered(rows, "-node")] == ["n10", "n2", None]
+    rows = [SimpleNamespace(node=node) for node in ("n10", None, "n2")]
+    assert [row.node for row in nodes.ordered(rows, "node")] == ["n2", "n10", None]
+    assert [row.node for row in nodes.ordered(rows, "-node")] == ["n10", "n2", None]
 
 
 @pytest.mark.parametrize("words", [("-o", "%Z"), ("-o", "owner"), ("--sort", "owner"), ("-o", "a b"), ("-o", "%")])
@@ -107,7 +108,7 @@ def test_listing__on_80_columns_cuts_names_and_never_a_reason(capsys, monkeypatc
     texts = {one.key for one in shown.columns if one.title in (*TEXTS, "what", "outcome", "write instead")}
     words = "every word of this text is there whatever stands beside it"
     row = {one.key: 123_456.0 if one.number or one.key.endswith("_s") else "a_name" * 4 for one in shown.columns}
-    shown.show(Output(color=False), [row | dict.fromkeys(texts, words)], Choice())
+    shown.show(Output(color=False), [SimpleNamespace(**row | dict.fromkeys(texts, words))], Choice())
     lines = capsys.readouterr().out.splitlines()
     assert texts
     assert max(map(len, lines)) <= 80

@@ -27,7 +27,7 @@ def test_top__runs_on_looks_of_the_cluster(run, fakes, monkeypatch):
     looks = []
     monkeypatch.setattr(top_app.TopApp, "run", lambda self: looks.append(self._look()))
     assert run("top", "--interval", "30s").code == 0
-    assert [row["job_id"] for row in looks[0].rows] == [12, 11]
+    assert [row.job_id for row in looks[0].rows] == [12, 11]
     known = looks[0].past(12, 4)
     assert (known.ours, known.waits_s, len(known.unread)) == ((), (), 1)
 

@@ -76,7 +76,7 @@ def test_profiles__one_user_does_not_price_the_jobs_of_others(tmp_path: Path) ->
     )
     assert speeds.round(3).tolist() == [[round(30.0 / 11.0, 3)]]
     few = {key: one for key, one in read_profiles(path).items() if key.user != "bob"}
-    shown = [[(row["gpu_type"], row["samples_per_s"], row["jobs"]) for row in profile_rows(some)]
+    shown = [[(row.gpu_type, row.samples_per_s, row.jobs) for row in profile_rows(some)]
              for some in (profiles, few)]  # fmt: skip
     assert shown == [[("a100", 11.0, 3), ("h100", 30.0, 3)], [("a100", 10.0, 2), ("h100", 1e-3, 2)]]
 
@@ -90,7 +90,7 @@ def test_profiles__what_cannot_be_is_left_out(tmp_path: Path) -> None:
         store.add(at(now_s, {"comment": "slurmsched: model=x throughput=1e308"}, idle))
     assert "inf" not in path.read_text()
     (row,) = profile_rows(read_profiles(path))
-    assert (row["samples_per_s"], row["memory_mib"], row["use"]) == (None, None, 0.5)
+    assert (row.samples_per_s, row.memory_mib, row.use) == (None, None, 0.5)
     lines = path.read_text().splitlines()
     path.write_text("\n".join([*lines, lines[1].replace("0.5000", "inf").replace(",a100", ",h100")]) + "\n")
     assert len(read_profiles(path)) == 1

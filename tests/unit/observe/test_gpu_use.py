@@ -11,7 +11,7 @@ import pytest
 
 from slurmsched.config import MeasuredUseConfig
 from slurmsched.errors import InputError, MeasurementError, SlurmError, SlurmUnreachableError, UnreadableError
-from slurmsched.model.gpu_use import GpuSample, JobGpuUse, MeasuredUse, job_gpu_use, summed
+from slurmsched.model.gpu_use import GpuSample, JobGpuUse, MeasuredUse, job_gpu_use, use_sums
 from slurmsched.observe.gpu_use_sources import PeriodicUse, prometheus_gpu_use, read_gpu_use, read_use_file
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.gpu_accounting import ended_gpu_jobs, slurm_gpu_use
@@ -32,7 +32,7 @@ def test_summed__most_unused_first() -> None:
         ("ann", JobGpuUse(2, 2, 1, 0.5), 2.0),
         ("ann", JobGpuUse(3, 1, 1, 0.0), 2.0),
     ]
-    assert [(one.name, one.jobs, one.gpus, one.gpu_h, one.used_gpu_h) for one in summed(rows)] == [
+    assert [(one.name, one.jobs, one.gpus, one.gpu_h, one.used_gpu_h) for one in use_sums(rows)] == [
         ("ann", 2, 3, 4.0, 1.0), ("bob", 1, 1, 2.0, 2.0)]  # fmt: skip
 
 

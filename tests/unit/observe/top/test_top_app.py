@@ -60,10 +60,10 @@ def test_queue__is_in_the_policys_order_and_sorts_as_htop_does():
     async def body(app: TopApp, pilot: Pilot[None]) -> None:
         assert column(app, 0) == [str(rank) for rank in range(1, 31)]
         await pilot.press("down", "down")
-        under = app._under()["job_id"]
+        under = app._under().job_id
         await pilot.press("f6", "I")
         assert column(app, 1) == sorted(column(app, 1), reverse=True)
-        assert app._under()["job_id"] == under
+        assert app._under().job_id == under
         await pilot.press("less_than_sign", "I")
         assert column(app, 0)[0] == "1"
 
@@ -92,13 +92,13 @@ def test_filter_search_and_user__narrow_and_find():
         await pilot.press("f4", *["backspace"] * 5, "enter")
         assert table(app).row_count == 30
         await pilot.press("f3", *"4133", "enter")
-        assert app._under()["job_id"] == 4133
+        assert app._under().job_id == 4133
         await pilot.press("u")
         assert set(column(app, 2)) == {"bob"}
         await pilot.press("u")
         assert table(app).row_count == 30
         await pilot.press("slash", "escape")
-        assert app._under()["job_id"] == 4133
+        assert app._under().job_id == 4133
 
     driven(body)
 
