@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from slurmsched.db import database as engines
 from slurmsched.db import schema
 from slurmsched.db.attained_service import SOURCES
+from slurmsched.model.columns import NAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +215,6 @@ def _quality(gpus: int, pinned: bool, placements: Sequence[PlacementFacts]) -> P
 # Jobs of a period.
 
 Key = tuple[int, float]  # job id, first submit
-NAN = float("nan")
 
 
 @dataclass(slots=True)

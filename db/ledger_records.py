@@ -21,6 +21,7 @@ from slurmsched.db.remembered_jobs import HISTORY_JOBS, JobRows
 from slurmsched.db.services import Services
 from slurmsched.errors import LedgerError
 from slurmsched.model.columns import Floats
+from slurmsched.model.durations import DAY_S
 from slurmsched.model.gpu_selection import PlacedJob
 from slurmsched.model.plan import Outcome, SetPriority
 
@@ -238,7 +239,6 @@ def _chunks(ids: Sequence[int]) -> Iterable[Sequence[int]]:
 
 # Retention of old facts.
 
-DAY_S = 86_400.0
 PERIOD_S = 3_600.0
 BATCH_ROWS = 1_000
 BUDGET_S = 1.0  # of one cycle; the next one drops the rest

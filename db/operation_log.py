@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from slurmsched.config import Config
 from slurmsched.db.boot_clock import BootClock
 from slurmsched.db.journal_file import JournalFile
+from slurmsched.model.durations import HOUR_S
 from slurmsched.model.operations import NodeWait, Operation, OperationStage, Purpose, Victim
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from slurmsched.db.shared_lines import SharedLines
 
 COMPACT_BYTES = 1 << 20
-HOUR_S = 3_600.0
 _OWN_TIMES = ("begun_s", "stage_s", "seen_s", "promised_s")
 _TEXTS, _NUMBERS = ("id", "user", "nodes"), ("job_id", "submit_s", "time_limit_s", "begun_s")
 

@@ -20,6 +20,7 @@ from slurmsched.input_files import InputFile
 from slurmsched.logs import get_logger
 from slurmsched.model import Past, Snapshot
 from slurmsched.model.columns import Floats, Int64s, Labels, Table, column, text_column
+from slurmsched.model.durations import DAY_S
 from slurmsched.model.hints import parse_hints
 from slurmsched.model.jobs import NO_PAST
 from slurmsched.model.slurm_text import time_s
@@ -180,7 +181,6 @@ def _column(file: Any, name: str) -> Any:
 
 log = get_logger()
 
-DAY_S = 86_400.0
 LATE_S = 3_600.0  # an end may reach slurmdbd this much later, so this span is read again
 PAUSE_S = 600.0  # pause after accounting did not answer
 LEAST_SPAN_S = 3_600.0

@@ -20,12 +20,12 @@ from slurmsched.estimators.requested_time import Hint
 from slurmsched.estimators.similar_jobs import JobGroups, groups
 from slurmsched.model import Estimates, Jobs, Past, Snapshot
 from slurmsched.model.columns import Floats
+from slurmsched.model.durations import DAY_S, HOUR_S
 from slurmsched.model.ordering import arrival_s
 from slurmsched.model.parameters import Count, Range, check_ranges
 from slurmsched.model.plan import RunTimeFactors
 from slurmsched.protocols import Estimator
 
-DAY_S, HOUR_S = 86_400.0, 3_600.0
 Leaves = Annotated[int, Range(2, 1_000_000, whole=True)]
 FEATURES = ("GPUs", "hour", "weekday", "mean of the user", "mean of the user's like names")
 NOBODY = Jobs.build(0, {})

@@ -19,6 +19,7 @@ from slurmsched.estimators.throughput_table import model_and_batch
 SYNERGY = "synergy"  # the shipped table
 PROFILE_COLUMNS = ("model", "cpus", "memory_gib", "speed")
 _TABLES = Path(__file__).parent / "tables"
+MIB_PER_GIB = 1024.0
 
 
 class CpusAndMemory(NamedTuple):

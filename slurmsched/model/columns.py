@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+NAN, INF = float("nan"), float("inf")
+
 Bools = NDArray[np.bool_]
 Int8s = NDArray[np.int8]
 Int32s = NDArray[np.int32]

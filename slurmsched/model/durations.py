@@ -6,6 +6,8 @@ import re
 from math import isfinite
 from operator import mul
 
+MINUTE_S, HOUR_S, DAY_S, WEEK_S = 60.0, 3_600.0, 86_400.0, 604_800.0
+
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 FORMS = "30s, 90m, 2h, 1d12h, 1.5h or Slurm's 1-02:03:04, 02:00:00, 30:00"
 

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, Labels, Table, column, text_column
+from slurmsched.model.columns import INF, NAN, Bools, Floats, Int32s, Int64s, Labels, Table, column, text_column
 from slurmsched.model.states import FINISHED, HELD, JobState
 
-NAN = float("nan")
 _PENDING = int(JobState.PENDING)
 _PENDING_OR_COMPLETING = int(JobState.PENDING | JobState.COMPLETING)
-INF = float("inf")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from slurmsched.errors import InputError, UnreadableError
 from slurmsched.input_files import FileHead, InputFile
-from slurmsched.model.columns import Labels
+from slurmsched.model.columns import NAN, Labels
 from slurmsched.model.trace import RecordedTrace, Trace
 from slurmsched.plain_text import pluralize
 
-NAN = math.nan
 MOST_GPUS = 1 << 24  # of one job: more is a misread column
 LARGEST_ID, UNNUMBERED = 1 << 62, -(1 << 62)
 BATCH = 4_096  # jobs turned into columns at once

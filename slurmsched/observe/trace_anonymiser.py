@@ -13,6 +13,7 @@ import numpy as np
 
 from slurmsched.errors import InputError
 from slurmsched.model.columns import Int64s, Labels
+from slurmsched.model.durations import WEEK_S
 from slurmsched.model.trace import RecordedTrace
 
 # Column -> first letter of its new names.
@@ -41,7 +42,6 @@ PUBLISHED = re.compile(
 )
 STATES = re.compile(r"[A-Z][A-Z_]*")  # of sacct, without "by UID"
 KINDS = re.compile(r"[a-z][a-z0-9_-]{0,20}")
-WEEK_S = 604_800.0
 DIGEST_BYTES = 6  # 48 bits: two of a million names meet with a chance of 0.2 %
 
 

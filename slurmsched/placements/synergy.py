@@ -9,7 +9,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from slurmsched.estimators.cpu_memory_speeds import SYNERGY, CpusAndMemory, cpu_memory_profiles, profile_of
+from slurmsched.estimators.cpu_memory_speeds import MIB_PER_GIB, SYNERGY, CpusAndMemory, cpu_memory_profiles, profile_of
 from slurmsched.kernels.gang_fit import pick_gang
 from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s, made_read_only
@@ -23,7 +23,6 @@ from slurmsched.resources.startable_jobs import startable
 
 TUNE, GREEDY, PROPORTIONAL = ALLOCATIONS = ("tune", "greedy", "proportional")
 FIXED, RETUNED, MOVED = RUNNING = ("fixed", "retuned", "moved")
-MIB = 1024.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ class _Demands:
 
     def __init__(self, snapshot: Snapshot, profiles: str) -> None:
         self.jobs, self._profiles = snapshot.jobs, profiles
-        self._least = hint_column(snapshot.jobs, "min_cpus"), hint_column(snapshot.jobs, "min_mem") * MIB
+        self._least = hint_column(snapshot.jobs, "min_cpus"), hint_column(snapshot.jobs, "min_mem") * MIB_PER_GIB
         self._most = hint_column(snapshot.jobs, "max_cpus"), np.full(len(snapshot.jobs), np.nan)
         self._best = cache(self._of_comment)
 
@@ -102,14 +101,14 @@ class _Demands:
         best, gpus = self._best(self.jobs.comment[row]) or share, int(self.jobs.gpus[row])
         least = CpusAndMemory(min(best.cpus, share.cpus), min(best.memory_gib, share.memory_gib))
         each = {Amount.BEST: best, Amount.PART: share, Amount.AT_MOST_PART: least}[amount]
-        memory_mib = each.memory_gib * MIB * gpus
+        memory_mib = each.memory_gib * MIB_PER_GIB * gpus
         cpus = float(max(int(each.cpus * gpus), 1)) if each.cpus else 0.0
         return self._within(row, 0, cpus), self._within(row, 1, float(int(memory_mib)))
 
     def above_part(self, row: int, share: CpusAndMemory) -> bool:
         """Whether it asks for more than its part, so that it cannot fall back to it. share: of one GPU, 0 = any."""
         gpus = int(self.jobs.gpus[row])
-        parts = (share.cpus * gpus, share.memory_gib * MIB * gpus)
+        parts = (share.cpus * gpus, share.memory_gib * MIB_PER_GIB * gpus)
         return any(part and self._within(row, which, 0.0) > part + TINY for which, part in enumerate(parts))
 
     def _of_comment(self, comment: str) -> CpusAndMemory | None:
@@ -193,7 +192,7 @@ class _Walk:
         self._tunes, self._running = allocation == TUNE, running
         self._first = Amount.PART if allocation == PROPORTIONAL else Amount.BEST
         size = bit_counts(placeable.capacity)
-        share = [CpusAndMemory(_part(cpus, gpus), _part(memory, gpus) / MIB) for cpus, memory, gpus in
+        share = [CpusAndMemory(_part(cpus, gpus), _part(memory, gpus) / MIB_PER_GIB) for cpus, memory, gpus in
                  zip(placeable.cpus.tolist(), placeable.memory_mib.tolist(), size.tolist(), strict=True)]  # fmt: skip
         self.nodes = _Nodes(placeable.capacity.copy(), placeable.cpus.copy(), placeable.memory_mib.copy(), size, share)
         self._held: AllocatedSets = placeable.allocated

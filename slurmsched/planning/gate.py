@@ -14,6 +14,7 @@ from slurmsched.config import OperationsConfig, PreemptionConfig, ScopeConfig
 from slurmsched.errors import UnreadableError
 from slurmsched.model import Operation, Refusal, Rights, Site, Snapshot
 from slurmsched.model.columns import Bools
+from slurmsched.model.durations import HOUR_S
 from slurmsched.model.gpu_selection import counted, size_text
 from slurmsched.model.gres import normal_form, parse_gres
 from slurmsched.model.hints import Hints, parse_hints
@@ -335,8 +336,6 @@ def _state_words(state: JobState) -> str:
 
 
 # Rules for actions that are being planned.
-
-HOUR_S = 3_600.0
 
 
 def not_managed(action: Action | None, context: GateContext) -> str:

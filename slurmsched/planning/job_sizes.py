@@ -32,6 +32,7 @@ from slurmsched.planning.job_overrides import (
     size_of,
     untouched,
 )
+from slurmsched.planning.operations.victims import restart_costs_s
 from slurmsched.planning.proposals import Budget, Lever, Proposal, Records
 from slurmsched.resources.allocated import AllocatedGpus
 from slurmsched.resources.eligibility import allowed_nodes
@@ -170,7 +171,7 @@ def _asked_and_requeued(jobs: Jobs) -> Bools:
 class ShrinkLever(Lever):
     """Takes nodes from running jobs that agreed to lose some. A requeue gives them all again: undo has nothing to do.
 
-    restart_cost_s: of a job without the hint [s].
+    restart_cost_s: of a job without the hint and without measured restarts [s].
     most: jobs that lose nodes in a cycle.
     """
 
@@ -219,7 +220,7 @@ class ShrinkLever(Lever):
         asked = jobs.running & ~jobs.requeueable & (jobs.nodes > 1) & (hint_column(jobs, "shrink") == 1)
         asked &= jobs_of.scoped(jobs, self.scope) & (gpus < jobs.gpus) & (gpus >= hint_column(jobs, "min_gpus"))
         asked &= (jobs.run_s >= self.reports.least_run_s) & ~np.isin(jobs.job_id, in_operations)
-        asked &= _remaining_s(jobs) > _restart_s(jobs, self.restart_cost_s)
+        asked &= _remaining_s(jobs) > restart_costs_s(jobs, self.restart_cost_s)
         by_node = jobs.with_columns(tasks=jobs.nodes, cpus=jobs.nodes)  # Slurm takes nodes, whatever runs on them
         verdict = np.where(asked, jobs_of.size_verdicts(by_node, self.scope), -1).astype(np.int8)
         rows = ranking.order[(asked & (verdict < 0))[ranking.order]][::-1].tolist()
@@ -269,7 +270,7 @@ def _useful(snapshot: Snapshot, ranking: Ranking, keeps: dict[int, int]) -> set[
 class RunningSizeLever(Lever):
     """Asks running jobs to change to the number of GPUs that the policy gives them. Nothing is written to Slurm.
 
-    restart_cost_s: of a job without the hint [s].
+    restart_cost_s: of a job without the hint and without measured restarts [s].
     most: jobs that are asked anew in a cycle.
     """
 
@@ -318,14 +319,14 @@ def running_sizes(
 
     Of batch jobs in scope that Slurm may requeue, whose size may change, and that have run for reports.least_run_s. A
     job is asked to grow only if that saves it more than a restart costs, as far as its progress is known.
-    restart_cost_s: of a job without the hint. most: jobs that are asked anew.
+    restart_cost_s: of a job without the hint and without measured restarts [s]. most: jobs that are asked anew.
     """
     jobs = snapshot.jobs
     gpus = _whole(jobs, jobs_of.policy_gpus(ranking, jobs))
     may = jobs.running & jobs.batch & jobs.requeueable & jobs_of.scoped(jobs, scope) & (jobs.gpus > 0)
     may &= jobs_of.size_verdicts(jobs, scope) < 0  # else it would come back as it was
     ask = may & (gpus > 0) & (gpus != jobs.gpus) & _within(jobs, gpus) & (jobs.run_s >= reports.least_run_s)
-    ask &= (gpus < jobs.gpus) | (_saved_s(jobs, gpus) > _restart_s(jobs, restart_cost_s))
+    ask &= (gpus < jobs.gpus) | (_saved_s(jobs, gpus) > restart_costs_s(jobs, restart_cost_s))
     wanted = np.where(ask, gpus, 0)
     changed = may & (wanted != jobs.wanted_gpus) & ((wanted > 0) | (gpus == jobs.gpus))
     rows = ranking.order[changed[ranking.order]]
@@ -347,12 +348,6 @@ def _remaining_s(jobs: Jobs) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         remaining: Floats = np.maximum(jobs.executed_s, jobs.run_s) * (1.0 - progress) / progress
     return np.where(np.isnan(remaining), np.inf, remaining)
-
-
-def _restart_s(jobs: Jobs, default_s: float) -> Floats:
-    """What a restart costs each job, by its hint or else the default [s]. (N,)."""
-    hinted = hint_column(jobs, "restart_s")
-    return np.where(np.isnan(hinted), default_s, hinted)
 
 
 def _largest(base: Snapshot, rows: Sequence[int]) -> dict[int, int]:

@@ -10,11 +10,12 @@ import numpy as np
 
 from slurmsched.model import NodeState, Operation, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, made_read_only
+from slurmsched.model.durations import DAY_S
 from slurmsched.model.hostlists import expand_hostlist, most_names_of
 from slurmsched.resources.allocated import nodes_named
 from slurmsched.resources.job_request import JobRequest, UnsupportedRules, lower_names
 
-YEAR_S = 365 * 86_400.0  # what Slurm takes for an endless reservation
+YEAR_S = 365 * DAY_S  # what Slurm takes for an endless reservation
 
 
 class UnknownEligibility(ValueError):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from slurmsched.errors import InputError
 from slurmsched.input_files import InputFile
+from slurmsched.model.durations import DAY_S
 from slurmsched.model.trace import RecordedTrace
 from slurmsched.model.trace_rows import recorded_trace
 from slurmsched.paths import create, draft_of, dropped
@@ -19,7 +20,6 @@ from slurmsched.slurm.accounting import DELIMITER, ended_runs, known_fields
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.sacct_jobs import SacctTrace
 
-DAY_S = 86_400.0
 FIELDS_FILE, SUFFIX = "fields", ".rows.gz"
 
 

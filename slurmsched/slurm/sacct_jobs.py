@@ -16,6 +16,7 @@ import numpy as np
 from slurmsched.errors import UnreadableError
 from slurmsched.input_files import FileHead, InputFile
 from slurmsched.model.columns import Labels
+from slurmsched.model.durations import DAY_S, HOUR_S
 from slurmsched.model.gres import NO_REQUEST, GpuRequest, RequestForms, parse_gres, read_request_forms
 from slurmsched.model.slurm_text import UNSET, license_counts, memory_mib, parse_count_with_unit, slurm_duration_s
 from slurmsched.model.states import JobState, job_state
@@ -180,7 +181,6 @@ UNENDED = frozenset({"PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETI
 WITHOUT_START = frozenset({"CANCELLED", "DEADLINE", "REVOKED"})  # ends of jobs that wait, too
 REMARK_START = "with a Start long before Submit or after End: the start is taken as End less ElapsedRaw"
 REMARK_ELAPSED = "with an ElapsedRaw other than the time from Start to End: ElapsedRaw is taken"
-HOUR_S, DAY_S = 3_600.0, 86_400.0
 NO_VAL = 0xFFFFFFFE  # and INFINITE above it: a number that is not set
 _ASKS = re.compile(r"(?:^|\s)(?:--gpus|--gres[= ]\S*gpu|-G)")
 _ID = re.compile(r"(\d+)(?:_(\d+|\[[^\]]*\])|\+(\d+))?", re.ASCII)

@@ -17,6 +17,7 @@ import orjson
 
 from slurmsched.errors import InputError, UnreadableError
 from slurmsched.model import Rights, Site, Snapshot
+from slurmsched.model.columns import INF, NAN
 from slurmsched.model.gres import Gres, RequestForms, count_gpus
 from slurmsched.model.jobs import Allocations, Jobs
 from slurmsched.model.nodes import Nodes, Partitions
@@ -36,7 +37,6 @@ from slurmsched.slurm.scontrol_tables import build_nodes, readable_rows
 from slurmsched.slurm.site import SdiagLoad
 from slurmsched.slurm.squeue import MOST_JOB_ID
 
-NAN, INF = float("nan"), float("inf")
 Body = Mapping[str, Any]
 
 

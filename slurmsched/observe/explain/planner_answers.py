@@ -12,7 +12,13 @@ from slurmsched.model.snapshot import Snapshot
 from slurmsched.observe.explain.wording import sbatch_time
 from slurmsched.plain_text import pluralize
 from slurmsched.planning.job_overrides import SIZE_FIELDS, by_job
-from slurmsched.planning.operations.victims import VICTIM_RULES, cost_s, cost_source, preemption_case, victim_verdicts
+from slurmsched.planning.operations.victims import (
+    VICTIM_RULES,
+    preemption_case,
+    restart_cost_source,
+    restart_costs_s,
+    victim_verdicts,
+)
 from slurmsched.protocols import ExplainingEstimator
 from slurmsched.resources.allocated import holding
 
@@ -75,7 +81,8 @@ def preemption_outlook(snapshot: Snapshot, row: int, config: PreemptionConfig, s
     rule = int(victim_verdicts(case)[row])
     may = "it may be asked to make way" if rule < 0 else f"it keeps its GPUs: {VICTIM_RULES[rule].text(config)}"
     may = _leaving(snapshot, row) or may
-    counts = f"a restart counts as {cost_s(case)[row]:.0f} s, by {cost_source(snapshot.jobs, row)}"
+    cost_s = restart_costs_s(snapshot.jobs, config.restart_cost_s)[row]
+    counts = f"a restart counts as {cost_s:.0f} s, by {restart_cost_source(snapshot.jobs, row)}"
     loses_all = config.without_checkpoint and parse_hints(snapshot.jobs.comment[row]).ckpt is None
     return f"{may}; {counts}" + ", and all it has done, as it has no ckpt hint" * loses_all
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from slurmsched.db.ledger_queries import PlacementFacts, operation_totals
 from slurmsched.model.columns import Bools, Floats, Int64s, Labels
+from slurmsched.model.durations import DAY_S
 from slurmsched.model.job_outcomes import SIZE_CLASSES, JobOutcomes, in_size_class
 from slurmsched.model.trace import Trace
 from slurmsched.observe.fairness import FairnessFigures, JobTenants, jct_alone_s
@@ -20,7 +21,6 @@ from slurmsched.observe.report.report_input import SACCT, ReportedJobs, ReportIn
 from slurmsched.observe.survey.gpu_overview import gpu_overview
 from slurmsched.resources.startable_jobs import not_waiting_for_gpus
 
-DAY_S = 86_400.0
 MOST_PERIODS = 14
 MOST_ROWS = 50  # of tenants, operations and missed placements
 UNKNOWN = "(unknown)"

@@ -24,7 +24,7 @@ from slurmsched.db.ledger_queries import (
 )
 from slurmsched.db.operation_log import operation_facts
 from slurmsched.errors import InputError, LedgerError, SlurmError, SlurmschedError
-from slurmsched.model.columns import Bools, Floats, Int64s, Labels, Table, column, text_column
+from slurmsched.model.columns import NAN, Bools, Floats, Int64s, Labels, Table, column, text_column
 from slurmsched.model.gpu_use import GpuJob, MeasuredUse
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.model.states import HOLDS_NODES
@@ -33,8 +33,6 @@ from slurmsched.observe.gpu_use_sources import read_gpu_use
 from slurmsched.slurm.accounting_archive import AccountingArchive
 from slurmsched.slurm.gpu_accounting import ended_gpu_jobs, running_gpu_jobs
 from slurmsched.slurm.reader import open_commands
-
-NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,9 +11,9 @@ from slurmsched.errors import InputError
 from slurmsched.input_files import InputFile, csv_records
 from slurmsched.model import Nodes, NodeState, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.model.durations import DAY_S
 from slurmsched.model.trace_rows import parse_number, parse_time_s
 
-DAY_S = 86_400.0
 STEP_S = 600.0
 BESIDE_S = 3_600.0  # times of the day so near count as the same one
 DAYS = 28  # of the past that are used

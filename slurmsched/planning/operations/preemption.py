@@ -215,7 +215,7 @@ def _lost_gpu_s(case: victims.PreemptionCase) -> Floats:
     """GPU seconds of work each job would lose: its move, and all of its run where no checkpoint is asked for. (N,)."""
     jobs = case.jobs
     keeps = case.hinted(lambda hints: 0.0 if hints.ckpt is None else 1.0) > 0
-    return (victims.cost_s(case) + np.where(keeps, 0.0, jobs.run_s)) * jobs.gpus
+    return (victims.restart_costs_s(jobs, case.config.restart_cost_s) + np.where(keeps, 0.0, jobs.run_s)) * jobs.gpus
 
 
 # Over 30 lines: the order of the tests decides which refusal is given.
@@ -313,4 +313,4 @@ def _victim(snapshot: Snapshot, row: int, lost_gpu_s: float, config: PreemptionC
     ckpt = parse_hints(jobs.comment[row]).ckpt
     signal, grace_s = (ckpt.signal, min(ckpt.lead_s, config.grace_s)) if ckpt else ("", 0.0)
     key = (int(jobs.job_id[row]), float(jobs.submit_s[row]), int(jobs.restarts[row]), int(jobs.gpus[row]))
-    return Victim(*key, signal, grace_s, lost_gpu_s, victims.cost_source(jobs, row))
+    return Victim(*key, signal, grace_s, lost_gpu_s, victims.restart_cost_source(jobs, row))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from slurmsched.config import PreemptionConfig, ScopeConfig
 from slurmsched.model import Jobs, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.model.hints import Hints, parse_hints
+from slurmsched.model.hints import Hints, hint_column, parse_hints
 from slurmsched.planning import job_scope
 from slurmsched.resources.allocated import AllocatedGpus, holding
 from slurmsched.resources.free import FreeResources, JobRequirements, share_on_node
@@ -58,16 +58,17 @@ class VictimRule:
         return self.reason.format(most_per_job=config.most_per_job)
 
 
-def cost_s(case: PreemptionCase) -> Floats:
-    """Time that moving each job costs, run time without progress [s]: its hint, else what moves of its user's jobs of
-    its name have cost, else the site's default. (N,)."""
-    hinted, jobs = case.hinted(lambda hints: np.nan if hints.restart_s is None else hints.restart_s), case.jobs
-    otherwise = np.where(np.isnan(jobs.moved_cost_s), case.config.restart_cost_s, jobs.moved_cost_s)
-    return np.where(np.isnan(hinted), otherwise, hinted)
+def restart_costs_s(jobs: Jobs, default_s: float) -> Floats:
+    """Time that a restart costs each job, run time without progress [s]. (N,).
+
+    It is the job's hint, else what moves of its user's jobs of its name have cost, else the default.
+    """
+    hinted = hint_column(jobs, "restart_s")
+    return np.where(np.isnan(hinted), np.where(np.isnan(jobs.moved_cost_s), default_s, jobs.moved_cost_s), hinted)
 
 
-def cost_source(jobs: Jobs, row: int) -> str:
-    """By what the cost of moving one job is known, as text."""
+def restart_cost_source(jobs: Jobs, row: int) -> str:
+    """By what the cost of restarting one job is known, as text."""
     if parse_hints(jobs.comment[row]).restart_s is not None:
         return "its hint"
     if np.isnan(jobs.moved_cost_s[row]):
@@ -81,7 +82,7 @@ def realloc_factor(case: PreemptionCase) -> Floats:
     T: age since first submitted [s]. R: moves so far. d: cost of one [s].
     Source: Qiao et al. (Pollux), OSDI '21, section 4.2.1.
     """
-    jobs, cost = case.jobs, cost_s(case)
+    jobs, cost = case.jobs, restart_costs_s(case.jobs, case.config.restart_cost_s)
     first_s = np.where(np.isfinite(jobs.first_submit_s), jobs.first_submit_s, jobs.submit_s)
     age_s = np.maximum(np.nan_to_num(case.snapshot.now_s - first_s), 0.0)
     return np.maximum((age_s - jobs.restarts * cost) / np.maximum(age_s + cost, 1e-9), 0.0)
@@ -101,7 +102,7 @@ def _would_lose_all(case: PreemptionCase) -> Bools:
     return ~asks & (not case.config.without_checkpoint)
 
 
-def _remaining_s(case: PreemptionCase) -> Floats:
+def _run_on_s(case: PreemptionCase) -> Floats:
     """How long each job runs on: up to its limit, or its dur hint while it has not outlived that [s]. (N,)."""
     limit_s = np.nan_to_num(case.jobs.end_s - case.snapshot.now_s, nan=np.inf)
     hinted_s = case.hinted(lambda hints: np.inf if hints.dur_s is None else hints.dur_s) - case.jobs.executed_s
@@ -110,7 +111,8 @@ def _remaining_s(case: PreemptionCase) -> Floats:
 
 def _ends_soon(case: PreemptionCase) -> Bools:
     grace_s = case.hinted(lambda hints: 0.0 if hints.ckpt is None else hints.ckpt.lead_s)
-    return _remaining_s(case) <= cost_s(case) + np.minimum(grace_s, case.config.grace_s)
+    cost_s = restart_costs_s(case.jobs, case.config.restart_cost_s)
+    return _run_on_s(case) <= cost_s + np.minimum(grace_s, case.config.grace_s)
 
 
 def _in_operation(case: PreemptionCase) -> Bools:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurmsched.model import Ranking, Snapshot
-from slurmsched.model.columns import Bools, Floats
+from slurmsched.model.columns import NAN, Bools, Floats
 from slurmsched.planning.priorities.order import competing_jobs
 from slurmsched.tier_spec import Tier
 
@@ -24,7 +24,6 @@ CRITERIA = {
     "priority": "priority_band",
 }
 DECIDED_BY = "decided_by"
-NAN = float("nan")
 _FIRST = {"over_age_cap": "age cap", "idle_gpus": "idle GPUs", "over_soft_cap": "soft cap"}
 
 

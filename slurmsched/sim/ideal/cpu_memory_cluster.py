@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from slurmsched.errors import ConfigError
+from slurmsched.estimators.cpu_memory_speeds import MIB_PER_GIB
 from slurmsched.model import Plan, Receipt, Snapshot
 from slurmsched.model.columns import Floats, made_read_only
 from slurmsched.model.plan import Assignments
@@ -17,7 +18,6 @@ from slurmsched.sim.ideal.ideal_plan import IdealPlan
 from slurmsched.sim.ideal.ideal_settings import IdealSettings
 from slurmsched.sim.ideal.physics_cluster import PhysicsCluster
 
-MIB = 1024.0
 ROUNDING = 1e-6  # CPUs or MiB of a node that may be given beyond what there is
 
 
@@ -40,7 +40,7 @@ class CpuMemoryCluster(PhysicsCluster):
     ) -> None:
         nodes = hardware.nodes
         cpus = np.where(nodes.cpus > 0, nodes.cpus, nodes.gpus * physics.cpus_per_gpu)
-        memory = np.where(nodes.memory_mib > 0, nodes.memory_mib, nodes.gpus * physics.memory_gib_per_gpu * MIB)
+        memory = np.where(nodes.memory_mib > 0, nodes.memory_mib, nodes.gpus * physics.memory_gib_per_gpu * MIB_PER_GIB)
         equipped = replace(hardware, nodes=nodes.with_columns(cpus=cpus.astype(np.int32), memory_mib=memory))
         super().__init__(trace, equipped, physics, model, seed=seed)
         self.cpus, self.memory_mib = np.zeros(len(trace)), np.zeros(len(trace))

@@ -13,7 +13,7 @@ from slurmsched.errors import ConfigError
 from slurmsched.kernels.gang_fit import pick_gang
 from slurmsched.kernels.job_scan import changed_runs
 from slurmsched.model import Plan, Receipt, Snapshot, frozen
-from slurmsched.model.columns import Floats
+from slurmsched.model.columns import NAN, Floats
 from slurmsched.model.job_outcomes import JobOutcomes, RunLog, UsageHistory
 from slurmsched.model.plan import Assignments
 from slurmsched.model.trace import Trace
@@ -22,7 +22,6 @@ from slurmsched.sim.ideal.ideal_plan import ASK, NOBODY, UNTIL_ANY_EVENT, IdealP
 from slurmsched.sim.ideal.ideal_settings import IdealSettings
 from slurmsched.sim.ideal.ideal_snapshot import HeldGpus, JobArrays, NodeArrays, snapshot
 
-NAN = float("nan")
 _NONE = np.zeros(0, np.int64)
 _START, _RAN, _STOPPED, _SUBMIT = range(4)  # columns of JobArrays.times
 _GPUS, _RESTARTS = 1, 3  # columns of JobArrays.counts

@@ -12,11 +12,10 @@ import numpy as np
 from slurmsched.estimators.throughput_table import model_and_batch
 from slurmsched.kernels.job_scan import job_columns
 from slurmsched.model import Allocations, Jobs, JobState, Labels, Nodes, NodeState, Partitions, Site, Snapshot
-from slurmsched.model.columns import Floats, Int32s, Int64s, made_read_only
+from slurmsched.model.columns import NAN, Floats, Int32s, Int64s, made_read_only
 from slurmsched.model.hints import MARK
 from slurmsched.model.trace import Trace
 
-NAN = float("nan")
 PARTITION = "gpu"
 TIME_LIMIT = 4  # its column in JobArrays.times
 PENDING, RUNNING = int(JobState.PENDING), int(JobState.RUNNING)

@@ -8,12 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from slurmsched.errors import ConfigError
-from slurmsched.estimators.cpu_memory_speeds import SYNERGY, cpu_memory_profiles, profile_of
+from slurmsched.estimators.cpu_memory_speeds import MIB_PER_GIB, SYNERGY, cpu_memory_profiles, profile_of
 from slurmsched.model import Assignments, Snapshot
 from slurmsched.model.columns import Floats
 from slurmsched.sim.physics.change_costs import ChangeCosts
-
-MIB = 1024.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class CpuMemorySpeed(ChangeCosts):
             if profile is None or not jobs.cpus[row]:
                 continue
             gpus, node = int(jobs.gpus[row]), int(held.node[held.first[place]])
-            has = profile.at(jobs.cpus[row] / gpus, jobs.memory_mib[row] / MIB / gpus)
+            has = profile.at(jobs.cpus[row] / gpus, jobs.memory_mib[row] / MIB_PER_GIB / gpus)
             there = int(nodes.gpus[node])
-            found[place] = has / profile.at(nodes.cpus[node] / there, nodes.memory_mib[node] / MIB / there)
+            found[place] = has / profile.at(nodes.cpus[node] / there, nodes.memory_mib[node] / MIB_PER_GIB / there)
         return found

@@ -13,14 +13,13 @@ import numpy as np
 from slurmsched.errors import InputError
 from slurmsched.kernels.gang_fit import part_of
 from slurmsched.kernels.slurmctld_nodes import NodeOrder, NodeRequest, pick_nodes
-from slurmsched.model.columns import Bools, Floats, Int64s, Labels, Table, column, text_column
+from slurmsched.model.columns import INF, Bools, Floats, Int64s, Labels, Table, column, text_column
 from slurmsched.model.hostlists import expand_or_none
 from slurmsched.model.trace import Trace
 from slurmsched.placements.gang_walk import equal_parts
 from slurmsched.sim.cluster_layout import DEFAULT_PARTITION, ClusterLayout, no_partition_fits, too_large
 from slurmsched.sim.slurmctld.slurmctld_settings import SlurmctldSettings
 
-INF = float("inf")
 # A recorded Eligible this soon after Submit is when slurmctld first looked at the job, as at every array: it may start.
 FIRST_LOOK_S = 3.0
 

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.model.columns import NAN, Bools, Floats, Int64s
 from slurmsched.model.job_outcomes import RunLog
 from slurmsched.model.states import JobState
 from slurmsched.model.trace import Trace
@@ -116,8 +116,6 @@ class HeldNodes:
 
 
 # The jobs of a simulated slurmctld.
-
-NAN = float("nan")
 
 
 FEW = 8  # rows that come to a queue in order, up to which each is put in its place

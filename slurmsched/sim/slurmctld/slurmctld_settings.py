@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from slurmsched.errors import ConfigError
+from slurmsched.model.durations import MINUTE_S
 from slurmsched.model.slurm_text import setting_s
 
 RESETS = ("none", "now", "daily", "weekly", "monthly", "quarterly", "yearly")
@@ -203,7 +204,6 @@ def ideal(backfill: Literal["easy", "none"] = "none") -> SlurmctldSettings:
 
 # A site's slurm.conf as the numbers of the slurmctld model.
 
-MINUTE_S = 60.0
 WITHIN_SECOND_S = 0.5  # the mean of what sacct leaves off
 LEAST_EPILOG_S = 1.0  # slurmctld counts in seconds, and a node is never back in the second in which its job ends
 BEFORE = 26  # of the year of 26.05: it chooses a single node, and guesses starts, in another way than 24.11 does

@@ -10,6 +10,7 @@ import numpy as np
 
 from slurmsched.errors import InputError
 from slurmsched.model.columns import Bools, Floats, Int64s, Labels
+from slurmsched.model.durations import DAY_S, HOUR_S, WEEK_S
 from slurmsched.model.job_outcomes import SIZE_CLASSES, in_size_class
 from slurmsched.model.trace import RecordedTrace, Trace
 from slurmsched.plain_text import pluralize
@@ -94,7 +95,6 @@ def median_variation(trace: Trace, task: Int64s, chosen: Bools) -> float:
 # Sources of the questions: Jeon et al., USENIX ATC '19 (Philly); Hu et al., SC '21 (Helios); Weng et al., NSDI '22 and
 # Wang et al., IISWC '19 (PAI).
 
-HOUR_S, DAY_S, WEEK_S = 3_600.0, 86_400.0, 604_800.0
 EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday, Monday is 0
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 LENGTHS = (("< 1 min", 0.0, 60.0), ("1-10 min", 60.0, 600.0), ("10-60 min", 600.0, HOUR_S),

@@ -12,9 +12,10 @@ import pytest
 from slurmsched import paths
 from slurmsched.config import PastConfig as Settings
 from slurmsched.daemon import ended_jobs
-from slurmsched.daemon.ended_jobs import DAY_S, FIELDS, LATE_S, PAUSE_S, EndedJobsReader, load_runs
+from slurmsched.daemon.ended_jobs import FIELDS, LATE_S, PAUSE_S, EndedJobsReader, load_runs
 from slurmsched.errors import SlurmError
 from slurmsched.model import Snapshot
+from slurmsched.model.durations import DAY_S
 from slurmsched.model.snapshot import Site
 from slurmsched.slurm.accounting import DELIMITER
 from slurmsched.testing import snapshot

@@ -12,9 +12,10 @@ from slurmsched import registry
 from slurmsched.config_file import parse_config
 from slurmsched.errors import ConfigError
 from slurmsched.estimators import boosted_trees
-from slurmsched.estimators.boosted_trees import DAY_S, Additive, training_features
+from slurmsched.estimators.boosted_trees import Additive, training_features
 from slurmsched.estimators.requested_time import NoEstimate
 from slurmsched.model import Past, Snapshot
+from slurmsched.model.durations import DAY_S
 from slurmsched.observe.explain.planner_answers import run_time_terms
 from slurmsched.planning.planner import Planner
 from slurmsched.testing import check_estimator, mixed_snapshot, snapshot

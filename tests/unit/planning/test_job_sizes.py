@@ -467,7 +467,8 @@ RUNS = {"state": "R", "requeueable": True, "run_s": 700.0, "executed_s": 700.0, 
      ({"partition": "other"}, 4, {}), ({"comment": ""}, 4, {}), ({"state": "PD"}, 4, {}),
      ({"array_job_id": 1}, 4, {}), ({"het_job_id": 1}, 4, {}), ({"gpu_request": "gpu:a:1,gpu:b:1"}, 4, {}),
      ({"comment": f"{HINT} progress=99/100"}, 4, {}), ({"comment": f"{HINT} progress=50/100"}, 4, {1: 4}),
-     ({"comment": f"{HINT} progress=50/100 restart=1h"}, 4, {}), ({"comment": f"{HINT} progress=99/100"}, 1, {1: 1})],
+     ({"comment": f"{HINT} progress=50/100 restart=1h"}, 4, {}), ({"comment": f"{HINT} progress=99/100"}, 1, {1: 1}),
+     ({"comment": f"{HINT} progress=50/100", "moved_cost_s": 3_600.0}, 4, {})],
 )  # fmt: skip
 def test_running_sizes__ask_who_gains_more_than_a_restart_costs(job, gpus, expected):
     """Within the hints, of jobs that may be requeued and have run a while, and whose size may change while they wait.
