@@ -42,7 +42,7 @@ class Gandiva:
     speeds: a table of throughputs with pairs.
     Raises ConfigError for a parameter out of range, and for speeds without pairs.
     Source: Xiao et al. (Gandiva), OSDI '18, for packing. Drawing, keeping and splitting are as in the released code of
-    Narayanan et al. (Gavel), OSDI '20 (c4fa400). Without its migration, and its growing and shrinking.
+    Narayanan et al. (Gavel), OSDI '20 (c4fa400). The whole of Gandiva is policies.introspective.
     """
 
     preemptive: ClassVar[bool] = True
