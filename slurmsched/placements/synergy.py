@@ -61,12 +61,19 @@ class Synergy:
 
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Which jobs of the ranking should hold which GPUs now, with how many CPUs and how much memory."""
-        walk = _Walk(snapshot, _Demands(snapshot, self.profiles), self.allocation, self.running)
-        able = (startable(snapshot) & (snapshot.jobs.gpus > 0)) | walk.stays
-        order = ranking.order[able[ranking.order]]
-        walk.run(order[_chosen(snapshot.jobs.gpus[order].astype(np.int64), int(walk.nodes.gpus.sum()))])
-        walk.keep(order)
-        return walk.assignments(ranking.order)
+        return place_by_demand(snapshot, ranking, HostDemands(snapshot, self.profiles), self.allocation, self.running)
+
+
+def place_by_demand(
+    snapshot: Snapshot, ranking: Ranking, demands: HostDemands, allocation: str, running: str
+) -> Assignments:
+    """The first jobs of the ranking whose GPUs fit together, with the CPUs and memory that they demand. See Synergy."""
+    walk = HostWalk(snapshot, demands, allocation, running)
+    able = (startable(snapshot) & (snapshot.jobs.gpus > 0)) | walk.stays
+    order = ranking.order[able[ranking.order]]
+    walk.run(order[_chosen(snapshot.jobs.gpus[order].astype(np.int64), int(walk.nodes.gpus.sum()))])
+    walk.keep(order)
+    return walk.assignments(ranking.order)
 
 
 def _chosen(gpus: Int64s, capacity: int) -> Bools:
@@ -87,18 +94,22 @@ class Amount(Enum):
     AT_MOST_PART = "at most part"
 
 
-class _Demands:
+class HostDemands:
     """CPUs and memory of each job: the best, and its part of a node."""
 
     def __init__(self, snapshot: Snapshot, profiles: str) -> None:
-        self.jobs, self._profiles = snapshot.jobs, profiles
+        self.jobs, self.profiles = snapshot.jobs, profiles
         self._least = hint_column(snapshot.jobs, "min_cpus"), hint_column(snapshot.jobs, "min_mem") * MIB_PER_GIB
         self._most = hint_column(snapshot.jobs, "max_cpus"), np.full(len(snapshot.jobs), np.nan)
-        self._best = cache(self._of_comment)
+        self._of_model = cache(self._of_comment)
+
+    def best(self, row: int, share: CpusAndMemory) -> CpusAndMemory | None:
+        """What a job of this row should have beside each GPU, None if that is not known. share: of one GPU."""
+        return self._of_model(self.jobs.comment[row])
 
     def of(self, row: int, share: CpusAndMemory, amount: Amount) -> tuple[float, float]:
         """CPUs and memory [MiB] of a job of this row. share: of one GPU of a node."""
-        best, gpus = self._best(self.jobs.comment[row]) or share, int(self.jobs.gpus[row])
+        best, gpus = self.best(row, share) or share, int(self.jobs.gpus[row])
         least = CpusAndMemory(min(best.cpus, share.cpus), min(best.memory_gib, share.memory_gib))
         each = {Amount.BEST: best, Amount.PART: share, Amount.AT_MOST_PART: least}[amount]
         memory_mib = each.memory_gib * MIB_PER_GIB * gpus
@@ -112,7 +123,7 @@ class _Demands:
         return any(part and self._within(row, which, 0.0) > part + TINY for which, part in enumerate(parts))
 
     def _of_comment(self, comment: str) -> CpusAndMemory | None:
-        profile = profile_of(self._profiles, parse_hints(comment).model or "")
+        profile = profile_of(self.profiles, parse_hints(comment).model or "")
         return profile.best() if profile else None
 
     def _within(self, row: int, which: int, value: float) -> float:
@@ -183,10 +194,10 @@ class _Holding:
         return max(self.cpus - least[0], 0.0), max(self.memory_mib - least[1], 0.0)
 
 
-class _Walk:
+class HostWalk:
     """One allocation: jobs in descending order of their demands, each on its node."""
 
-    def __init__(self, snapshot: Snapshot, demands: _Demands, allocation: str, running: str) -> None:
+    def __init__(self, snapshot: Snapshot, demands: HostDemands, allocation: str, running: str) -> None:
         placeable = PlaceableGpus.of(snapshot)
         self._snapshot, self._demands, self._blind = snapshot, demands, placeable.blind
         self._tunes, self._running = allocation == TUNE, running
