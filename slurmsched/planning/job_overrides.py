@@ -33,6 +33,7 @@ NODE_LIST, GPU_TYPE, SIZE = SetNodeList.field, SetGpuRequest.field, SetSize.fiel
 CPUS, MEMORY = SetCpus.field, SetMemory.field
 NODE_LIST_FIELDS, SIZE_FIELDS = (NODE_LIST, GPU_TYPE), (SIZE,)
 _TOGETHER = {field: fields for fields in (NODE_LIST_FIELDS, SIZE_FIELDS) for field in fields}
+MAY_ARRIVE_S = 30.0  # so long Slurm may still take a write that got no answer, such as one of a killed process
 _FOREIGN = "its request is another one: somebody changed it, or Slurm did not take ours"
 
 
@@ -183,7 +184,7 @@ def on_record(
     every = by_job(snapshot.overrides, fields)
     split = _of_split_tasks(jobs, every)
     for row, known in of_pending(jobs, (*every, *split)):
-        now = _seen(_waiting_anew(snapshot, row, known), _request_now(jobs, row, known))
+        now = _seen(_waiting_anew(snapshot, row, known), _request_now(jobs, row, known), snapshot.now_s)
         if not now.open:  # it was not sent
             changed.append(now)
             continue
@@ -199,19 +200,20 @@ def on_record(
     return active, partly_changed, (*changed, *started)
 
 
-def _seen(known: JobOverrides, request: str) -> JobOverrides:
+def _seen(known: JobOverrides, request: str, now_s: float) -> JobOverrides:
     """The overrides by what the job asks for."""
-    return _size_seen(known, request) if known.sized else _with_request_seen(known, request)
+    return _size_seen(known, request, now_s) if known.sized else _with_request_seen(known, request)
 
 
-def _size_seen(known: JobOverrides, has: str) -> JobOverrides:
+def _size_seen(known: JobOverrides, has: str, now_s: float) -> JobOverrides:
     """The override of a size by what the job asks for. Its own is among the values until Slurm took one of ours: a job
-    that still has it was not written. Afterwards its user gave it that again."""
+    that still has it was not written, once no write can arrive any more. Afterwards its user gave it that again."""
     size = known.request
     if size.base not in size.values:
         return known
     if has == size.base:
-        return _closed(known, SIZE).with_request(values=())
+        late = known.abandoned or now_s - known.since_s >= MAY_ARRIVE_S  # a refusal is an answer
+        return _closed(known, SIZE).with_request(values=()) if late else known
     return known.with_request(values=_without_own(size)) if size.meant(has) else known
 
 

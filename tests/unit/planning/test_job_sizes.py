@@ -144,6 +144,18 @@ def test_sizes__a_size_that_was_not_sent_is_given_again(tmp_path: Path) -> None:
     assert asks(planner({1: 4}).plan(queue({}, overrides=OverrideRecorder(log).known))) == {}
 
 
+@pytest.mark.parametrize(("ago_s", "stays"), [(29.0, True), (30.0, False)])
+def test_sizes__a_write_without_an_answer_may_arrive_late(ago_s: float, stays: bool) -> None:
+    """Its process was killed, and slurmctld had it in its queue: the job's own size is on record until that is over."""
+    known = size_override("gpu:4", "gpu:4", "gpu:2", since_s=NOW - ago_s)
+    plan = planner({}).plan(queue({}, overrides=records_of((known,))))
+    assert (asks(plan), [job.open for job in by_job(plan.overrides)]) == ({}, [] if stays else [False])
+    arrived = planner({}).plan(queue({"gpus": 4, "gpu_request": "gpu:4"}, overrides=records_of((known,))))
+    assert asks(arrived) == {1: ("gpu:2", "gpu:4", "gpu:2")}
+    (again,) = by_job(planner({1: 3}).plan(queue({}, overrides=records_of((known,)))).overrides)
+    assert again.since_s == NOW and again.request.base == "gpu:2"
+
+
 GANG = {"nodes": 2, "gpus": 4, "gpus_by": "node", "gpu_request": "gpu:4", "tasks": 4, "cpus": 8}
 TASKS = {"gpus_by": "task", "gpu_request": "gpu:a100:2", "tasks": 2, "cpus": 6}
 
