@@ -37,7 +37,7 @@ TYPES = ("k80", "p100", "v100")
 ROUNDS, LONG_S = 5, 3.0  # measurements of each; one alone where it takes longer
 POP_JOBS, POP_PARTS = 2_048, (1, 2, 4, 8)
 SHARED, SHARED_JOBS = ("max-min", "makespan", "ftf"), (100, 300, 1_000)
-MODELLED = ("gandiva", "muri", "co-scheml")  # policies whose queue is of Gavel's models
+MODELLED = ("gandiva", "muri", "co-scheml", "iadeep", "introspective")  # policies whose queue is of Gavel's models
 WIDE_GPUS = 2_000
 PAIR_JOBS, PAIR_GPUS = 256, 24  # GPUs of each type
 
