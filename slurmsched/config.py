@@ -148,6 +148,11 @@ class LeverConfig(ConfigSection):
         False,
         description="also write less memory, at least min_mem, for pending jobs that only lack memory beside free GPUs",
     )
+    share: bool = Field(
+        False,
+        description="also let pending jobs of one GPU with the hints share=yes and gpu_part ask for shards instead, "
+        "where no whole GPU is free; needs gres/shard in AccountingStorageTRES",
+    )
     start: bool = Field(
         False, description="also write the earliest start that the policy chose for pending jobs (StartTime)"
     )

@@ -152,6 +152,12 @@ local PARSERS = {
         end
         return true
     end),
+    part = same(function(text)
+        local plain = text:gsub("[eE][+-]?%d+$", "")
+        local known = plain:match("^%d+$") or plain:match("^%d+%.%d+$")
+        if not known or tonumber(text) <= 0 or tonumber(text) >= 1 then return nil, "is no number above 0 and below 1" end
+        return true
+    end),
     topology = function(text)
         local low = text:lower()
         if low == "nvlink" or low == "numa" or low == "switch" or low == "any" then return low end

@@ -9,6 +9,7 @@ return {
     { name = "loss", kind = "losses", example = "loss=2.3:0.9:0.8", meaning = "Loss of the first step, of the step before and of now, each at least 0 (0.8, 9.9e-05). Update it with `progress`. A job whose loss still falls much has more to learn." },
     { name = "topo", kind = "topology", example = "topo=nvlink", meaning = "The widest cell its GPUs may span: one NVLink island, one NUMA node, one network switch, or anything." },
     { name = "share", kind = "yes_no", example = "share=no", meaning = "The job may share its GPUs with another one." },
+    { name = "gpu_part", kind = "part", example = "gpu_part=0.25", meaning = "With `share=yes`, of a job of one GPU: the part of the GPU that it needs. Count its memory and its computing, and give the larger part." },
     { name = "min_gpus", kind = "count", example = "min_gpus=2", meaning = "Fewest GPUs an elastic job can run on." },
     { name = "max_gpus", kind = "count", example = "max_gpus=16", meaning = "Most GPUs an elastic job can make use of." },
     { name = "moldable", kind = "yes_no", example = "moldable=yes", meaning = "With `min_gpus`, `max_gpus` and `dur`: the job may start with fewer GPUs where its own number is not free soon." },

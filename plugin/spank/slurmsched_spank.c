@@ -26,6 +26,7 @@ SPANK_PLUGIN(slurmsched, 1);
 	X("loss", "sched-loss", "first:before:now", "loss of the first step, the one before, now")  \
 	X("topo", "sched-topo", "nvlink|numa|switch|any", "widest cell that its GPUs may span")     \
 	X("share", "sched-share", "yes|no", "may share its GPUs with another job")                  \
+	X("gpu_part", "sched-gpu-part", "part", "part of its one GPU that it needs, as 0.25")       \
 	X("min_gpus", "sched-min-gpus", "n", "fewest GPUs an elastic job can run on")               \
 	X("max_gpus", "sched-max-gpus", "n", "most GPUs an elastic job can make use of")            \
 	X("moldable", "sched-moldable", "yes|no", "may start with fewer GPUs")                      \

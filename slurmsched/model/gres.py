@@ -29,7 +29,7 @@ _ENTRY = re.compile(
     r"(?P<remarks>(?:\([^()]*\))*)"
 )
 _INDICES = re.compile(r"\(IDX:([^()]*)\)")
-_PARTS = re.compile(r"\((\d+/\d+(?:,\d+/\d+)*)\)")
+_PARTS = re.compile(r"\(((?:\d+|-)/\d+(?:,(?:\d+|-)/\d+)*)\)")  # "-": the device is held whole
 MOST_COUNT = 2**53  # of any gres, counted in bytes or not
 MOST_INDEXED = 63  # most GPUs of a node in a mask: bits of an int64 column
 MOST_DEVICES = 4096  # of a node; higher indices and counts are not accepted
@@ -43,6 +43,7 @@ class Gres:
 
     mask: bit i is device index i, 0 = no indices are shown.
     parts: for shards and MPS the number in use on each device, () = not shown.
+    sizes: for shards and MPS the number that each device has, () = not shown.
     """
 
     kind: str
@@ -50,6 +51,7 @@ class Gres:
     count: int = 1
     mask: int = 0
     parts: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()
 
     @property
     def mig(self) -> bool:
@@ -96,10 +98,12 @@ def _entry(match: re.Match[str]) -> Gres:
     count = 1 if number is None else int(float(number) * unit)
     words = [word for word in match["type"].split(":") if word not in ("", "(null)", "no_consume")]
     indices, parts = _INDICES.search(match["remarks"]), _PARTS.search(match["remarks"])
-    used = tuple(int(part.partition("/")[0][:18]) for part in parts[1].split(",")) if parts else ()
+    shown = [part.partition("/") for part in parts[1].split(",")] if parts else []
+    used = tuple(0 if part[0] == "-" else int(part[0][:18]) for part in shown)
+    sizes = tuple(int(part[2][:18]) for part in shown)
     if len(words) > 1:
         raise UnreadableError("not a gres or TRES text", text=match[0])
-    return Gres(match["kind"], "".join(words), count, index_mask(indices[1]) if indices else 0, used)
+    return Gres(match["kind"], "".join(words), count, index_mask(indices[1]) if indices else 0, used, sizes)
 
 
 def _untyped_rest(total: Gres, entries: Sequence[Gres]) -> Gres | None:
@@ -141,6 +145,25 @@ def shared_devices(entries: Iterable[Gres], devices: int) -> tuple[int, int]:
             most = min(most + busy.bit_count() + lost, devices)
             mask |= busy if len(entry.parts) == devices <= MOST_INDEXED else 0
     return most, mask
+
+
+def shards_by_device(entries: Iterable[Gres], devices: int) -> str:
+    """Shards in use and in all on each GPU, as "2/4,0/4"; "" if they are not shown for every GPU.
+
+    entries: in use on the node.
+    devices: number of GPUs.
+    """
+    shown = [entry for entry in entries if entry.kind == "shard"]
+    if len(shown) != 1 or len(shown[0].parts) != devices or sum(shown[0].parts) != shown[0].count:
+        return ""
+    return ",".join(f"{used}/{size}" for used, size in zip(shown[0].parts, shown[0].sizes, strict=True))
+
+
+@lru_cache(maxsize=1 << 12)
+def device_shards(text: str) -> tuple[tuple[int, int], ...]:
+    """The reverse of shards_by_device: shards in use and in all on each GPU."""
+    pairs = (part.split("/") for part in text.split(",") if part)
+    return tuple((int(used), int(size)) for used, size in pairs)
 
 
 def count_gpus(entries: Iterable[Gres]) -> int:

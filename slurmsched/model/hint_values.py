@@ -121,6 +121,13 @@ def number(text: str) -> float:
     return float(text)
 
 
+def part(text: str) -> float:
+    """A number above 0 and below 1, such as 0.25."""
+    if not re.fullmatch(_LOSS, text, re.ASCII) or not 0 < float(text) < 1:
+        raise ValueError("is no number above 0 and below 1")
+    return float(text)
+
+
 def topology(text: str) -> str:
     if text.lower() not in TOPOLOGIES:
         raise ValueError(f"is none of {', '.join(TOPOLOGIES)}: choose one")

@@ -42,6 +42,7 @@ class Hints:
     loss: float | None = None  # share of the last step in all that the loss fell, 0 to 1
     topo: str | None = None
     share: bool | None = None
+    gpu_part: float | None = None  # of one GPU, above 0 and below 1
     min_gpus: int | None = None
     max_gpus: int | None = None
     min_cpus: int | None = None
@@ -97,6 +98,9 @@ KEYS: tuple[Key, ...] = (
         "topo=nvlink"),
     Key("share", "share", "`yes` or `no`", values.yes_no,
         "The job may share its GPUs with another one.", "share=no"),
+    Key("gpu_part", "gpu_part", "number above 0 and below 1", values.part,
+        "With `share=yes`, of a job of one GPU: the part of the GPU that it needs. Count its memory and its computing, "
+        "and give the larger part.", "gpu_part=0.25"),
     Key("min_gpus", "min_gpus", "whole number", values.count,
         "Fewest GPUs an elastic job can run on.", "min_gpus=2"),
     Key("max_gpus", "max_gpus", "whole number", values.count,

@@ -320,6 +320,25 @@ class SetSize(SetGpuRequest):
 
 
 @dataclass(frozen=True, slots=True)
+class SetShardNode(SetNodeList):
+    """Give a job that asks for shards the node where it is to share a GPU."""
+
+    field: ClassVar[str] = "shard_node"
+
+
+@dataclass(frozen=True, slots=True)
+class SetShards(SetGpuRequest):
+    """Let it ask for so many shards ("shard:2") in place of its one GPU ("gpu:a100:1").
+
+    shards_per_gpu: how many make up one GPU there, 0 if it gets its own request back.
+    """
+
+    field: ClassVar[str] = "shards"
+
+    shards_per_gpu: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SetCpus(SetField):
     """Let its one task ask for so many CPUs: of the job, of each task and of each node. Only a job that asks for `old`
     of them in all three ways, as by --cpus-per-task, is changed.

@@ -54,6 +54,11 @@ class Site:
         return self.settings.get("AccountingStorageType", "").endswith("slurmdbd")
 
     @property
+    def accounts_shards(self) -> bool:
+        """Whether accounting, limits and fair share see shards: AccountingStorageTRES lists them."""
+        return "gres/shard" in self.settings.get("AccountingStorageTRES", "").lower().split(",")
+
+    @property
     def preempts(self) -> bool:
         """Whether Slurm's own preemption is on: PreemptType has a plug-in, and PreemptMode is not OFF."""
         kind = self.settings.get("PreemptType", "")

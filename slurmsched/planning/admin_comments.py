@@ -39,10 +39,13 @@ ROUNDED_S = 600.0  # a promised start is named to ten minutes: it moves a little
 _ODD = re.compile(r"[^\w .,:;@+\[\]-]", re.ASCII)
 # The parts of a text in their order, by their first words.
 _REQUEUED, _KEPT, _LIST, _TYPE, _SIZE, _CPUS = "requeued", "nodes kept", "node list", "GPU type", "GPUs", "CPUs"
-_MEMORY, IDLE = "memory in MiB", "idle"
-_HEADS = (_REQUEUED, _KEPT, _LIST, _TYPE, _SIZE, _CPUS, _MEMORY, IDLE)
+_PART, _MEMORY, IDLE = "part of a GPU", "memory in MiB", "idle"
+_HEADS = (_REQUEUED, _KEPT, _LIST, _TYPE, _SIZE, _PART, _CPUS, _MEMORY, IDLE)
 _NAMELESS = re.compile(rf"{_REQUEUED} [\d:TZ-]+ for job \d+", re.ASCII)
-_BY_FIELD = {"node_list": _LIST, "gpu_type": _TYPE, "size": _SIZE, "cpus": _CPUS, "memory": _MEMORY}
+_BY_FIELD = {
+    "node_list": _LIST, "shard_node": _LIST, "gpu_type": _TYPE, "size": _SIZE, "shards": _PART, "cpus": _CPUS,
+    "memory": _MEMORY,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from slurmsched.model.durations import duration, gpu_hours
 WORDS = {
     "decided_by": "decided by {}",
     "over_age_cap": "waited longer than the age cap",
+    "joins_shared_gpu": "its part of a shared GPU is free",
     "over_soft_cap": "beyond a soft cap",
     "idle_gpus": "a running job of its user does not use its GPUs",
 }

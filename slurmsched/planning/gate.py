@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from math import isfinite, nan
+from math import ceil, isfinite, nan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ from slurmsched.model.plan import (
     SetNice,
     SetNodeList,
     SetPriority,
+    SetShards,
     SetSize,
     SetStart,
     ShrinkJob,
@@ -260,6 +261,8 @@ def request_changed(action: Action | None, context: GateContext) -> str:
         return _other_size_now(action, seen)
     if seen.gpus != action.old:
         return f"{CHANGED}: it asks for {seen.gpus or 'no GPUs by node'}"
+    if isinstance(action, SetShards):
+        return ""  # see part_not_allowed
     gets = counted(action.new)
     other = next((count for count in (counted(action.base), counted(action.old)) if count != gets), gets)
     return "" if other == gets else f"it would get {pluralize(gets, 'GPU')} instead of {other}"
@@ -446,6 +449,40 @@ def memory_outside_hints(action: Action | None, context: GateContext) -> str:
 
 
 MIB_OF_GIB = 1024
+NO_SHARE_HINT = "its hints share and gpu_part do not let it have that part of a GPU"
+
+
+def part_not_allowed(action: Action | None, context: GateContext) -> str:
+    """A part of a GPU is for a job of one GPU whose user lets it share, and is as large as its hint names."""
+    if context.snapshot is None or not isinstance(action, SetShards) or action.restores:
+        return ""
+    if (row := row_of(action, context.snapshot)) < 0:
+        return ""
+    if action.base.startswith("shard") or counted(action.base) != 1:
+        return f"its own request is {action.base or 'not known'}, not one GPU"
+    return "" if _may_share(parse_hints(context.snapshot.jobs.comment[row]), action) else NO_SHARE_HINT
+
+
+def _may_share(hints: Hints, action: SetShards) -> bool:
+    part, size = hints.gpu_part, action.shards_per_gpu
+    return bool(hints.share) and part is not None and shards_of_part(part, size) <= counted(action.new) <= size
+
+
+def shards_of_part(part: float, size: int) -> int:
+    """The fewest shards that make up this part of a GPU. size: shards of a GPU."""
+    return max(ceil(part * size - ROUNDING), 1)
+
+
+ROUNDING = 1e-9  # 0.07 of 100 shards are 7, not 8
+
+
+def part_disallowed_now(action: Action | None, context: GateContext) -> str:
+    """A job of a part of a GPU is not kept apart from the others there: its user must still agree when it is sent."""
+    if not isinstance(action, SetShards) or action.restores or (seen := _current(action, context)) is None:
+        return ""
+    if seen.comment is None:
+        return "its comment could not be read"
+    return "" if _may_share(parse_hints(seen.comment), action) else f"{CHANGED}: {NO_SHARE_HINT}"
 
 
 def _begins(action: Action | None, context: GateContext) -> Operation | None:
@@ -573,6 +610,7 @@ RULES = (
     GateRule("size", GateTime.PLAN, "a size between the job's hints", size_outside_hints),
     GateRule("cpus", GateTime.PLAN, "no fewer and no more CPUs than the job's hints", cpus_outside_hints),
     GateRule("memory", GateTime.PLAN, "no less memory than the job's hint", memory_outside_hints),
+    GateRule("share", GateTime.PLAN, "a part of a GPU as the job's hints allow", part_not_allowed),
     GateRule("per-cycle", GateTime.PLAN, "operations begun in a cycle", cycle_limit),
     GateRule("per-hour", GateTime.PLAN, "operations begun in an hour", hour_limit),
     GateRule("per-user-per-hour", GateTime.PLAN, "operations begun in an hour for one user", user_limit),
@@ -588,6 +626,7 @@ RULES = (
     GateRule("start", GateTime.SEND, "no other user changed its earliest start", start_changed),
     GateRule("request", GateTime.SEND, "its request is unchanged, and so is its number of GPUs", request_changed),
     GateRule("size", GateTime.SEND, "the hints still let it lose nodes", shrink_disallowed),
+    GateRule("share", GateTime.SEND, "the hints still let it share a GPU", part_disallowed_now),
     GateRule(
         "asks", GateTime.SEND, "it asks for nothing that a list, request or number of ours breaks", requirements_changed
     ),

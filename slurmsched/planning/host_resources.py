@@ -182,7 +182,11 @@ def _wanted(
     if not asked.any():
         return {}
     walk = asked | (waits & ~not_waiting_for_gpus(jobs))
-    rows, room, found = ranking.order[walk[ranking.order]][:MOST_JOBS].tolist(), _Room(base, what), dict[int, int]()
+    rows, room, found = (
+        ranking.order[walk[ranking.order]][:MOST_JOBS].tolist(),
+        RemainingRoom(base, what),
+        dict[int, int](),
+    )
     for row in rows:
         if asked[row]:
             low = own[row] if np.isnan(least[row]) else min(int(least[row]), own[row])
@@ -198,7 +202,7 @@ def _wanted(
     return {row: amount for row, amount in found.items() if amount != own[row]}
 
 
-class _Room:
+class RemainingRoom:
     """What is free on each node, less what jobs of this walk are to have. node: of each job that has its amount."""
 
     def __init__(self, base: Snapshot, what: HostResource) -> None:
@@ -216,7 +220,7 @@ class _Room:
         """
         column, own = self._what.column, int(self._what.of(self._base)[row])
         request = request_of(self._base, row)
-        remaining, fits = self._free(self._asking(request, least))
+        remaining, fits = self.free(self._asking(request, least))
         if not fits.any():
             return has if least <= has < own and self._fits_alone(self._asking(request, has)).any() else own
         node = int(np.where(fits, remaining[column], -1.0).argmax())
@@ -234,13 +238,18 @@ class _Room:
         """Subtract what a job takes if it starts now as it asks, or as many tasks of an array as start."""
         request, tasks = request_of(self._base, row), max(int(self._base.jobs.array_tasks[row]), 1)
         for _ in range(tasks):
-            remaining, fits = self._free(request)
+            remaining, fits = self.free(request)
             nodes = np.flatnonzero(fits)
             if len(nodes) < request.nodes:
                 return
             most = nodes[np.argsort(-remaining[self._what.column][nodes], kind="stable")][: request.nodes]
             for name, taken in self._taken.items():
                 taken[most] += getattr(request, name)
+
+    def take_on(self, node: int, request: JobRequest) -> None:
+        """Subtract what a job takes on this node."""
+        for name, taken in self._taken.items():
+            taken[node] += getattr(request, name)
 
     def add(self, row: int, most: int, has: int) -> int:
         """The amount for a job that has its own: more by what its node has free and no other free GPU there needs.
@@ -253,7 +262,7 @@ class _Room:
         own = int(self._what.of(self._base)[row])
         if row not in self._node:
             return own
-        remaining, _ = self._free(replace(request_of(self._base, row), gpus=0, types=(), cpus=0, memory_mib=0.0))
+        remaining, _ = self.free(replace(request_of(self._base, row), gpus=0, types=(), cpus=0, memory_mib=0.0))
         node = self._node[row]
         spare = int((remaining[self._what.column] - self._needed(remaining["gpus"]))[node])
         given = min(own + max(spare, 0), most)
@@ -261,7 +270,7 @@ class _Room:
         self._taken[self._what.column][node] += given - own
         return given
 
-    def _free(self, request: JobRequest) -> tuple[dict[str, Floats], Bools]:
+    def free(self, request: JobRequest) -> tuple[dict[str, Floats], Bools]:
         """What is free for the request on each node, and which nodes have its share; none if that is not known."""
         try:
             free = free_for(self._base, request)

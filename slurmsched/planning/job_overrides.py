@@ -1,5 +1,5 @@
-"""Overrides of node lists, GPU types and sizes, by job: which are still in force, and which writes restore a job's
-own."""
+"""Overrides of node lists, GPU types, sizes and shards, by job: which are still in force, and which writes restore a
+job's own."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from slurmsched.model import (
     SetGpuRequest,
     SetMemory,
     SetNodeList,
+    SetShardNode,
+    SetShards,
     SetSize,
     Snapshot,
     Step,
@@ -32,7 +34,8 @@ from slurmsched.planning.proposals import Lever, Proposal, Records
 NODE_LIST, GPU_TYPE, SIZE = SetNodeList.field, SetGpuRequest.field, SetSize.field
 CPUS, MEMORY = SetCpus.field, SetMemory.field
 NODE_LIST_FIELDS, SIZE_FIELDS = (NODE_LIST, GPU_TYPE), (SIZE,)
-_TOGETHER = {field: fields for fields in (NODE_LIST_FIELDS, SIZE_FIELDS) for field in fields}
+SHARD_FIELDS = (SetShardNode.field, SetShards.field)
+_TOGETHER = {field: fields for fields in (NODE_LIST_FIELDS, SIZE_FIELDS, SHARD_FIELDS) for field in fields}
 MAY_ARRIVE_S = 30.0  # so long Slurm may still take a write that got no answer, such as one of a killed process
 _FOREIGN = "its request is another one: somebody changed it, or Slurm did not take ours"
 
@@ -52,7 +55,7 @@ class OverrideChanges(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class JobOverrides:
-    """One job's overrides of one lever: of its node list and GPU type, or of its size.
+    """One job's overrides of one lever: of its node list and GPU type, of its size, or of its shards and their node.
 
     They are written, abandoned and settled together: submission, state, time and note are the same in all of them. For
     a field that was never written, base and sent are "".
@@ -95,6 +98,11 @@ class JobOverrides:
     def sized(self) -> bool:
         """Whether these are overrides of the number of GPUs, and not of the node list or GPU type."""
         return self.records[0].field == SIZE
+
+    @property
+    def of_shards(self) -> bool:
+        """Whether these are overrides that let the job ask for shards in place of its GPU."""
+        return self.request.field == SetShards.field
 
     @property
     def nodes(self) -> Override:
@@ -268,7 +276,7 @@ def with_cpus(snapshot: Snapshot, fields: Sequence[str] = (CPUS, MEMORY)) -> lis
 
 def untouched(snapshot: Snapshot, *, but: Sequence[str]) -> Bools:
     """Jobs that have overrides of other fields than these, or for which an operation is under way: sizes, CPUs, memory,
-    or lists and Types, leave them as they are, so that a job has overrides of one kind at most. (N,) bool."""
+    shards, or lists and Types, leave them as they are, so that a job has overrides of one kind at most. (N,) bool."""
     others = by_job(snapshot.overrides, [field for field in _TOGETHER if field not in but])
     ids = [*(operation.job_id for operation in snapshot.operations), *(job.job_id for job in others if job.open)]
     ids += with_cpus(snapshot, [field for field in (CPUS, MEMORY) if field not in but])
@@ -296,14 +304,15 @@ def _with_request_seen(known: JobOverrides, request: str) -> JobOverrides:
 
 def _rest(jobs: Jobs, row: int, known: JobOverrides) -> JobOverrides | None:
     """The remaining overrides after somebody else changed some; None if nobody did."""
-    found = known if known.sized or _has_list(jobs.nodes_asked[row], known.nodes) else _closed(known, NODE_LIST)
+    has_list = known.sized or _has_list(jobs.nodes_asked[row], known.nodes)
+    found = known if has_list else _closed(known, known.nodes.field)
     found = (
         found if _has_request(_request_now(jobs, row, known), known.request) else _closed(found, known.request.field)
     )
     if found == known:
         return None
     what = "node list" if found.nodes.sent != known.nodes.sent else "request"
-    note = _FOREIGN if known.sized else f"somebody else changed its {what}"
+    note = _FOREIGN if known.sized or (known.of_shards and what == "request") else f"somebody else changed its {what}"
     return found.left_to_slurm(known.note if known.abandoned else note)
 
 
@@ -322,9 +331,9 @@ def _has_request(request: str, record: Override) -> bool:
     return not record.open or record.meant(request)
 
 
-def own_lists(snapshot: Snapshot) -> Jobs:
+def own_lists(snapshot: Snapshot, fields: Sequence[str] = NODE_LIST_FIELDS) -> Jobs:
     """The jobs with the node lists and requests that their users gave them, whatever state they are in."""
-    known = {job.job_id: job for job in by_job(snapshot.overrides, NODE_LIST_FIELDS) if job.open}
+    known = {job.job_id: job for job in by_job(snapshot.overrides, fields) if job.open}
     jobs = snapshot.jobs
     rows = np.flatnonzero(np.isin(jobs.job_id, list(known))).tolist()
     lists, requests = (list(jobs.nodes_asked), list(jobs.gpu_request)) if rows else ([], [])
@@ -348,11 +357,13 @@ def restore_steps(
     snapshot: Snapshot, row: int, known: JobOverrides, note: str, *, abandoned: bool
 ) -> tuple[tuple[Step, ...], JobOverrides]:
     """The steps that restore what a job's user asked for, and the overrides after them."""
-    key, operation, jobs = snapshot.jobs.id_and_submit(row), operation_of(snapshot, row, known.sized), snapshot.jobs
-    now = {NODE_LIST: jobs.nodes_asked[row], GPU_TYPE: jobs.gpu_request[row]}
+    key, jobs = snapshot.jobs.id_and_submit(row), snapshot.jobs
+    operation = operation_of(snapshot, row, known.request.field)
+    nodes, gpus = jobs.nodes_asked[row], jobs.gpu_request[row]
     steps = tuple(
         set_size(snapshot, row, note, str(record.base), str(record.base)) if record.field == SIZE else
-        _SETS[record.field](*key, note, operation, str(record.base), now[record.field], str(record.base))
+        _SETS[record.field](*key, note, operation, str(record.base), nodes if record is known.nodes else gpus,
+                            str(record.base))
         for record in known.records
         if record.open
     )  # fmt: skip
@@ -360,24 +371,26 @@ def restore_steps(
     return steps, _closed(known, *_TOGETHER).with_all(submit_s=key[1], state=state, note=note)
 
 
-_SETS: dict[str, type[SetNodeList] | type[SetGpuRequest]] = {NODE_LIST: SetNodeList, GPU_TYPE: SetGpuRequest}
+_SETS: dict[str, type[SetNodeList] | type[SetGpuRequest]] = {
+    each.field: each for each in (SetNodeList, SetGpuRequest, SetShardNode, SetShards)
+}
 
 
 def set_size(snapshot: Snapshot, row: int, why: str, new: str, base: str) -> SetSize:
     """The write of a size. new, base: as gpu_selection.size_text."""
-    jobs, key, operation = snapshot.jobs, snapshot.jobs.id_and_submit(row), operation_of(snapshot, row, sized=True)
+    jobs, key, operation = snapshot.jobs, snapshot.jobs.id_and_submit(row), operation_of(snapshot, row, SIZE)
     by = jobs.gpus_by[row] or "node"
     extent = int(jobs.nodes[row]), int(jobs.tasks[row]), int(jobs.cpus[row])
     return SetSize(*key, why, operation, new, size_of(jobs, row), base, by, *extent)
 
 
-def operation_of(snapshot: Snapshot, row: int, sized: bool) -> str:
-    """The name under which the ledger has the steps of a job."""
-    return f"{'size' if sized else 'pin'}-{snapshot.jobs.job_id[row]}"
+def operation_of(snapshot: Snapshot, row: int, field: str) -> str:
+    """The name under which the ledger has the steps of a job. field: of its request."""
+    return f"{field if field in (SIZE, SetShards.field) else 'pin'}-{snapshot.jobs.job_id[row]}"
 
 
 def settled_list(planned: Records, before: Records, answers: Sequence[Outcome], steps: int) -> Records:
-    """The overrides of a job's node list and GPU type after these answers to that many steps; () if they stay.
+    """The overrides of a job's node list and request after these answers to that many steps; () if they stay.
 
     A job has its own again when Slurm has taken every step of that. One whose first list was refused has it too, since
     no request is sent then.
@@ -414,6 +427,7 @@ def _never_given(job: JobOverrides, why: str) -> Records:
     of jobs does not show, it would be refused in every cycle: it is left to Slurm, unless that is another user's
     doing."""
     barred = why.startswith(ASKS) and not why.endswith(DOUBTFUL)
-    blank = JobOverrides.blank(NODE_LIST_FIELDS, job.job_id, job.submit_s, job.since_s)
+    fields = tuple(record.field for record in job.records)
+    blank = JobOverrides.blank(fields, job.job_id, job.submit_s, job.since_s)
     own = blank.with_nodes(base=job.nodes.base, sent=job.nodes.base)
     return own.left_to_slurm(why).records if barred else own.with_all(note="Slurm refused the list").records

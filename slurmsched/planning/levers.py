@@ -54,6 +54,12 @@ LEVERS = [
         on=lambda planner: planner.lever.memory,
     ),
     LeverEntry(
+        "share",
+        "slurmsched.planning.shard_requests:ShardLever",
+        ("shard_node", "shards"),
+        on=lambda planner: planner.lever.share,
+    ),
+    LeverEntry(
         "node-list",
         "slurmsched.planning.node_lists.node_list_lever:NodeListLever",
         ("node_list", "gpu_type"),

@@ -100,6 +100,8 @@ class Planner:
         seen = reduce(lambda made, lever: lever.as_submitted(made), levers.values(), snapshot)
         priority = PRIORITY_FIELDS[self.lever.kind]
         ranking = self._ranked(seen, ours, priority)
+        ranking = reduce(lambda made, lever: lever.reorder(snapshot, made), levers.values(), ranking)
+        ranking = with_decider(seen, ranking)
         # 3. A nice of a user's own counts as it does in Slurm.
         values = wanted_values(snapshot, ranking, ours, priority, self.lever)
         ranking = with_own_nice(snapshot, ranking, ours, values, priority)
@@ -133,7 +135,7 @@ class Planner:
         ranking = capped_last(ranking, seen, ours, self.soft_caps)
         ranking = idle_users_last(ranking, seen, ours, self.idle)
         ranking = moldable_sizes(ranking, seen, ours, self.lever, self.scope)
-        return with_decider(seen, aged_first(ranking, seen, ours, self.starvation.age_cap_s))
+        return aged_first(ranking, seen, ours, self.starvation.age_cap_s)
 
     def _context(self, snapshot: Snapshot, verdict: NDArray[np.int8]) -> GateContext:
         """What the gate's rules look at when the plan is made. verdict: (N,), of job_scope.verdicts."""

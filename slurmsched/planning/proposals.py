@@ -112,6 +112,10 @@ class Lever(ABC):
         """The snapshot for the policy, in which values of slurmsched are replaced by the users' own."""
         return snapshot
 
+    def reorder(self, snapshot: Snapshot, ranking: Ranking) -> Ranking:
+        """The ranking with the jobs first that start by what this lever gave them. snapshot: as read."""
+        return ranking
+
     @abstractmethod
     def propose(self, snapshot: Snapshot, ranking: Ranking, budget: Budget) -> Proposal:
         """The changes of this cycle. snapshot: as read."""

@@ -24,6 +24,7 @@ from slurmsched.model.plan import (
     SetGpuRequest,
     SetMemory,
     SetNodeList,
+    SetShards,
     SetSiteFactor,
     SetSize,
     ShrinkJob,
@@ -89,8 +90,8 @@ class Recheck:
         found = self._with_bars(found, [action for action in given if action.job_id in found])
         for job, text in self._admin_comments(actions).items():
             found |= {job: replace(found[job], admin_comment=text)} if job in found else {}
-        shrunk = sorted(action.job_id for action in actions if isinstance(action, ShrinkJob))
-        for job, text in self._comments(shrunk).items():
+        by_hint = sorted({action.job_id for action in actions if isinstance(action, ShrinkJob | SetShards)})
+        for job, text in self._comments(by_hint).items():
             found |= {job: replace(found[job], comment=text)} if job in found else {}
         return found
 

@@ -22,6 +22,7 @@ from slurmsched.model.gres import (
     index_mask,
     normal_form,
     parse_gres,
+    shards_by_device,
     shared_devices,
 )
 from slurmsched.model.jobs import Jobs
@@ -116,6 +117,7 @@ class _Gpus:
     gpus_used: int = 0
     gpu_mask_used: int = 0
     gpus_shared: int = 0
+    shards: str = ""
     gpus_unread: bool = False
 
 
@@ -162,7 +164,9 @@ def _held(types: str, gpus: int, held: Sequence[Gres], by_tres: Sequence[Gres]) 
     shared = (parts & ~mask).bit_count() if which else most
     used = min(whole + shared, gpus)
     by_type = normal_form(held, ("gpu",)) or normal_form(by_tres, ("gpu",))
-    return _Gpus(types, by_type, gpus, used, mask | parts if which or not most else mask, used - min(whole, gpus))
+    every = mask | parts if which or not most else mask
+    shards = "" if count_kind(by_tres, "shard") > count_kind(held, "shard") else shards_by_device(held, gpus)
+    return _Gpus(types, by_type, gpus, used, every, used - min(whole, gpus), shards)
 
 
 def _shared_by_tres(held: Sequence[Gres], by_tres: Sequence[Gres]) -> Iterator[Gres]:

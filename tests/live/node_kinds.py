@@ -48,8 +48,10 @@ NODES = (PLAIN, SHARDS, MPS, SPECIALISED, SAVING)
 def node_kinds() -> Iterator[None]:
     """These nodes beside the lab's own, in partitions of their own; `labctl reset` takes them out again."""
     conf, gres = Path("/etc/slurm/slurm.conf"), Path("/etc/slurm/gres.conf")
-    kept = "".join(line for line in conf.read_text().splitlines(keepends=True) if not line.startswith("GresTypes="))
-    conf.write_text(kept + _CONF)
+    lines = [line for line in conf.read_text().splitlines(keepends=True) if not line.startswith("GresTypes=")]
+    tracked = "AccountingStorageTRES="
+    kept = (line.replace(tracked, f"{tracked}gres/shard,") for line in lines)
+    conf.write_text("".join(kept) + _CONF)
     gres.write_text(gres.read_text() + _GRES)
     BOOTED.write_text("")
     BOOTED.chmod(0o666)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.live.lab import BINARY, Done, forked, run, until
+from tests.live.lab import BINARY, Done, Installed, forked, run, until
 from tests.live.node_kinds import (
     BOOTED,
     LIMITED,
@@ -21,6 +23,7 @@ from tests.live.node_kinds import (
     start,
     stop,
 )
+from tests.live.operations import cut_tick, ticks
 from tests.live.warm import COMMAND
 
 pytestmark = pytest.mark.live
@@ -106,6 +109,68 @@ def test_gpus_with_parts_out__are_not_whole(empty, node, part):
     held(node, f"--gres={part}")
     assert figures(node) == rest(free=3, used=1)
     assert (agrees(node, "--gpus-per-node=3"), agrees(node, "--gpus-per-node=4")) == (True, False)
+
+
+@pytest.fixture
+def sharing(empty: None) -> Iterator[Installed]:
+    """slurmsched set up to give shards to jobs on these nodes, nothing written yet."""
+    folder = Path("/var/lib/slurmsched-test")
+    shutil.rmtree(folder, ignore_errors=True)
+    site = Installed(folder)
+    site.configure(policy='{ name = "fifo" }', scope__partitions=f'["{PARTITION}"]', lever__share="true")
+    yield site
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def asked(job: int) -> str:
+    """A job's request by node and its node list."""
+    return run("squeue", "-h", "-a", "-j", str(job), "-O", "tres-per-node:0|,ReqNodes:0").out.strip()
+
+
+def runs(*jobs: int) -> bool:
+    listed = run("squeue", "-h", "-j", ",".join(map(str, jobs)), "-o", "%T").out.split()
+    return listed == ["RUNNING"] * len(jobs)
+
+
+def in_use() -> str:
+    """GPUs and shards in use on the node with shards."""
+    found = re.search(r" GresUsed=(\S+)", run("scontrol", "-o", "-d", "show", "node", SHARDS).out)
+    assert found
+    return found[1]
+
+
+def test_shards__jobs_that_may_share_meet_on_one_gpu(sharing: Installed) -> None:
+    """Four jobs hold the four GPUs. Two that may share ask for shards, and get the GPU that comes free together. A
+    third joins them there, though the cycle that writes its request dies. Each job with a whole GPU keeps it, and one
+    that waits for a whole GPU or asks by --gpus keeps its request. Undo gives back a GPU, and no list."""
+    others = f"--exclude={PLAIN},{MPS},{SPECIALISED},{SAVING}"
+
+    def wait(hints: str, request: str = "--gpus-per-node=1") -> int:
+        words = ("-p", PARTITION, others, "--mem=1G", "--output=/dev/null", "--requeue", request)
+        comment = f"--comment=slurmsched: {hints}"
+        return int(run("sbatch", "--parsable", *words, comment, "--wrap=sleep 600", user="alice").out)
+
+    holders = [submit(SHARDS, "--gpus-per-node=1") for _ in range(4)]
+    until(lambda: runs(*holders), "all its GPUs are held")
+    first, second = wait("share=yes gpu_part=0.5"), wait("share=yes gpu_part=0.25", "--gres=gpu:a100:1")
+    whole, by_job = wait("share=no gpu_part=0.25"), wait("share=yes gpu_part=0.25", "--gpus=1")
+    sharing.tick()
+    assert (asked(first), asked(second)) == ("gres/shard:2|", "gres/shard:1|")
+    assert (asked(whole), asked(by_job)) == ("gres/gpu:1|", "N/A|")
+    run("scancel", str(holders[0]))
+    until(lambda: runs(first, second), "both run")
+    assert "(3/4,-/4,-/4,-/4)" in in_use()
+    third = wait("share=yes gpu_part=0.25")
+    assert cut_tick(sharing, [("retype", "after")])
+    ticks(sharing, lambda: runs(third), "the third runs, before those that wait for a whole GPU")
+    assert "(4/4,-/4,-/4,-/4)" in in_use() and "(IDX:1-3)" in in_use() and runs(*holders[1:])
+    assert (asked(third), asked(whole)) == (f"gres/shard:1|{SHARDS}", "gres/gpu:1|")
+    told_why = sharing("explain", str(third), "--json").json()["explanation"]["size"]
+    assert "shard:1 on n6: no whole GPU is free for it" in told_why
+    run("scontrol", "requeuehold", f"{second},{third}")
+    until(lambda: "(2/4,-/4,-/4,-/4)" in in_use(), "they wait again")
+    sharing("undo", "--apply", "--yes")
+    assert (asked(second), asked(third)) == ("gres/gpu:a100:1|", "gres/gpu:1|")
 
 
 def test_specialised_cores_and_memory__are_not_for_jobs(empty):

@@ -11,7 +11,7 @@ from slurmsched.model.plan import Plan
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.observe.explain.wording import sbatch_time
 from slurmsched.plain_text import pluralize
-from slurmsched.planning.job_overrides import SIZE_FIELDS, by_job
+from slurmsched.planning.job_overrides import SHARD_FIELDS, SIZE_FIELDS, JobOverrides, by_job
 from slurmsched.planning.operations.victims import (
     VICTIM_RULES,
     preemption_case,
@@ -58,16 +58,25 @@ def _time(time_s: float) -> str:
 
 
 def size_outlook(snapshot: Snapshot, plan: Plan | None, row: int) -> str:
-    """The size that a job has by slurmsched, or why it gets none; "" for a job of which nothing is on record."""
+    """The size or part of a GPU that a job has by slurmsched, or why it gets none; "" if nothing is on record."""
     jobs, job_id = snapshot.jobs, int(snapshot.jobs.job_id[row])
-    for record in by_job(snapshot.overrides, SIZE_FIELDS):
+    for record in by_job(snapshot.overrides, (*SIZE_FIELDS, *SHARD_FIELDS)):
         size = record.request
         if record.job_id == job_id and size.open and not record.abandoned:
-            return f"{pluralize(int(jobs.gpus[row]), 'GPU')} by the policy; its own request is {size.base}"
+            return _sent_words(record, int(jobs.gpus[row]))
         if record.job_id == job_id and record.abandoned and jobs.pending[row]:
             return f"it keeps what it asks for: {record.note}"
     refused = () if plan is None else (one for one in plan.refused if one.job_id == job_id)
-    return next((f"it keeps what it asks for: {one.reason}" for one in refused if one.rule.startswith("size-")), "")
+    mine = (one for one in refused if one.rule.startswith(("size-", "share-")))
+    return next((f"it keeps what it asks for: {one.reason}" for one in mine), "")
+
+
+def _sent_words(record: JobOverrides, gpus: int) -> str:
+    own = f"its own request is {record.request.base}"
+    if not record.of_shards:
+        return f"{pluralize(gpus, 'GPU')} by the policy; {own}"
+    where = f" on {record.nodes.sent}" if record.nodes.open else ""
+    return f"a part of a GPU, {record.request.sent}{where}: {record.note}; {own}"
 
 
 # Whether a running job may be asked to make way for another one, and what its restart counts as.

@@ -27,6 +27,7 @@ from slurmsched.model.jobs import Jobs
 from slurmsched.planning import job_scope as jobs_of
 from slurmsched.planning.earliest_starts import own_starts
 from slurmsched.planning.job_overrides import (
+    GPU_TYPE,
     NODE_LIST_FIELDS,
     JobOverrides,
     by_job,
@@ -295,7 +296,7 @@ class NodeListLever(Lever):
     def propose(self, snapshot: Snapshot, ranking: Ranking, budget: Budget) -> Proposal:
         if self.placement is None:
             return Proposal()
-        free = budget.without(budget.changed_by("start", "size", "cpus", "memory"), snapshot.jobs.job_id)
+        free = budget.without(budget.changed_by("start", "size", "cpus", "memory", "share"), snapshot.jobs.job_id)
         ready = free & (snapshot.site.rights >= Rights.OPERATOR)
         return node_lists(snapshot, ranking, ready, self.placement, self.config, self.scope, budget.writes)
 
@@ -415,7 +416,7 @@ def _placed_steps(
     """What gives the job its node and its request, and its record; less where it has them already."""
     key, operation, name, why = (
         snapshot.jobs.id_and_submit(row),
-        operation_of(snapshot, row, sized=False),
+        operation_of(snapshot, row, GPU_TYPE),
         found.chosen[row],
         found.why[row],
     )

@@ -42,7 +42,8 @@ class OperationLever(Lever):
     def propose(self, snapshot: Snapshot, ranking: Ranking, budget: Budget) -> Proposal:
         jobs, preemption = snapshot.jobs, self.plan.preemption
         later = wanted_s(snapshot, ranking) > snapshot.now_s + 1  # nobody makes room for these
-        busy = [*budget.changed_by("size", "cpus", "memory"), *with_cpus(snapshot), *_gangs_on_lists(snapshot, budget)]
+        busy = [*budget.changed_by("size", "cpus", "memory", "share"), *with_cpus(snapshot)]
+        busy += _gangs_on_lists(snapshot, budget)
         ours = budget.without(busy, jobs.job_id) & ~later
         next_steps, refused = self.plan.next_steps(snapshot, ranking, ours, budget.last, budget.context)
         waiting = _waiting_last(snapshot, budget, preemption.candidates) if preemption.enabled else ()

@@ -24,7 +24,12 @@ CRITERIA = {
     "priority": "priority_band",
 }
 DECIDED_BY = "decided_by"
-_FIRST = {"over_age_cap": "age cap", "idle_gpus": "idle GPUs", "over_soft_cap": "soft cap"}
+_FIRST = {
+    "joins_shared_gpu": "shared GPU",
+    "over_age_cap": "age cap",
+    "idle_gpus": "idle GPUs",
+    "over_soft_cap": "soft cap",
+}
 
 
 def in_tiers(ranking: Ranking, snapshot: Snapshot, tiers: Sequence[Tier], factors: Floats) -> Ranking:

@@ -76,6 +76,7 @@ def _of_slurm(config: Config, commands: Commands) -> tuple[CheckResult, ...]:
         writes_per_s=config.pace.writes_per_s,
         preemption=config.preemption.enabled,
         node_lists=config.placement.places,
+        shares=config.lever.share,
         gres_conf=read_gres_conf(site),
         qos_thresholds=read_qos_thresholds(commands, site),
         job_submit=read_job_submit(site),

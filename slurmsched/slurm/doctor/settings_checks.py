@@ -24,7 +24,7 @@ class SiteSettings:
     """The settings of a site, and what slurm.conf does not contain.
 
     site: settings of slurmctld, and our rights.
-    lever, writes_per_s, preemption, node_lists: slurmsched's own configuration, see check_settings.
+    lever, writes_per_s, preemption, node_lists, shares: slurmsched's own configuration, see check_settings.
     gres_conf: text of gres.conf, None if it cannot be read.
     qos_thresholds: MinPrioThres of each QOS that has one.
     job_submit: text of job_submit.lua and of the site's own script that it calls, as far as they can be read.
@@ -38,6 +38,7 @@ class SiteSettings:
     qos_thresholds: Mapping[str, int] = field(default_factory=dict)
     job_submit: tuple[str, ...] = ()
     node_lists: bool = False
+    shares: bool = False
 
     @property
     def release(self) -> tuple[int, int]:
@@ -111,6 +112,7 @@ def check_settings(
     writes_per_s: float = 100.0,
     preemption: bool = False,
     node_lists: bool = False,
+    shares: bool = False,
     gres_conf: str | None = None,
     qos_thresholds: Mapping[str, int] | None = None,
     job_submit: tuple[str, ...] = (),
@@ -120,10 +122,11 @@ def check_settings(
     lever, writes_per_s: as configured.
     preemption: whether slurmsched may requeue jobs.
     node_lists: whether slurmsched gives node lists to pending jobs.
+    shares: whether slurmsched gives shards to pending jobs.
     gres_conf, qos_thresholds, job_submit: see SiteSettings.
     """
     settings = SiteSettings(
-        site, lever, writes_per_s, preemption, gres_conf, qos_thresholds or {}, job_submit, node_lists
+        site, lever, writes_per_s, preemption, gres_conf, qos_thresholds or {}, job_submit, node_lists, shares
     )
     return tuple(_check_result(check, settings) for check in CHECKS)
 
@@ -269,6 +272,13 @@ def _tracked_gpus(settings: SiteSettings) -> Verdict:
     return "ok" if tracked else "warn", settings.text("AccountingStorageTRES") or "defaults only", line
 
 
+def _tracked_shards(settings: SiteSettings) -> Verdict:
+    line = settings.added("AccountingStorageTRES", "gres/shard")
+    if not settings.shares:
+        return "ok", "not needed", line
+    return "ok" if settings.site.accounts_shards else "fail", settings.text("AccountingStorageTRES") or "none", line
+
+
 def _store_flags(settings: SiteSettings) -> Verdict:
     stored = "job_comment" in settings.words("AccountingStoreFlags")
     line = settings.added("AccountingStoreFlags", "job_comment")
@@ -380,6 +390,11 @@ CHECKS = (
     SettingCheck("JobSubmitPlugins", "They run at every write and may delay, change or refuse it.", _job_submit),
     SettingCheck("accounting", "Without slurmdbd there is no Operator level and no record of earlier runs.", _database),
     SettingCheck("AccountingStorageTRES", "Without gres/gpu earlier runs show no GPUs.", _tracked_gpus),
+    SettingCheck(
+        "shards in accounting",
+        "Without gres/shard limits and fair share do not see shards (matters with lever.share only).",
+        _tracked_shards,
+    ),
     SettingCheck(
         "AccountingStoreFlags", "Without job_comment slurmdbd does not keep the hints of ended jobs.", _store_flags
     ),

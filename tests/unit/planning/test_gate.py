@@ -29,6 +29,7 @@ from slurmsched.model import (
     SetMemory,
     SetNice,
     SetNodeList,
+    SetShards,
     SetSiteFactor,
     SetSize,
     SetStart,
@@ -59,6 +60,13 @@ def retype(gpus: str = "gpu:i0:2") -> SetGpuRequest:
 
 def sized(gpus: int, submit_s: float = 0.0) -> SetSize:
     return SetSize(7, submit_s, "", "size-7", f"gpu:{gpus}", "gpu:2", "gpu:2")
+
+
+def shards(count: int, base: str = "gpu:1", submit_s: float = 0.0) -> SetShards:
+    return SetShards(7, submit_s, "", "shards-7", f"shard:{count}", base, base, 4)
+
+
+SHARES = "slurmsched: share=yes gpu_part=0.5"
 
 
 def defer() -> SetStart:
@@ -154,6 +162,12 @@ CASES: list[tuple[str, GateTime, Action | None, GateContext, str]] = [
         planned(comment="slurmsched: min_mem=4"),
         "4095 MiB are not between",
     ),
+    ("share", GateTime.PLAN, shards(1), planned(comment=SHARES), "its hints share and gpu_part"),
+    ("share", GateTime.PLAN, shards(5), planned(comment=SHARES), "its hints share and gpu_part"),
+    ("share", GateTime.PLAN, shards(2), planned(comment="slurmsched: gpu_part=0.5"), "its hints share and gpu_part"),
+    ("share", GateTime.PLAN, shards(2), planned(comment="slurmsched: share=yes"), "its hints share and gpu_part"),
+    ("share", GateTime.PLAN, shards(2, "gpu:2"), planned(comment=SHARES), "gpu:2, not one GPU"),
+    ("share", GateTime.PLAN, shards(2, "shard:1"), planned(comment=SHARES), "shard:1, not one GPU"),
     (
         "per-cycle",
         GateTime.PLAN,
@@ -208,6 +222,15 @@ CASES: list[tuple[str, GateTime, Action | None, GateContext, str]] = [
         "its hints",
     ),
     ("request", GateTime.SEND, retype(), sent(replace(WAITS, gpus="gpu:4")), "it asks for gpu:4"),
+    ("request", GateTime.SEND, shards(2, submit_s=100.0), sent(replace(WAITS, gpus="gpu:2")), "it asks for gpu:2"),
+    ("share", GateTime.SEND, shards(2, submit_s=100.0), sent(replace(WAITS, gpus="gpu:1")), "could not be read"),
+    (
+        "share",
+        GateTime.SEND,
+        shards(2, submit_s=100.0),
+        sent(replace(WAITS, gpus="gpu:1", comment="")),
+        "its hints share and gpu_part",
+    ),
     ("request", GateTime.SEND, retype(), sent(), "no GPUs by node"),
     ("request", GateTime.SEND, retype("gpu:i0:1,gpu:i1:2"), sent(replace(WAITS, gpus="gpu:2")), "3 GPUs instead of 2"),
     (
@@ -297,6 +320,14 @@ PASS: list[tuple[GateTime, Action | None, GateContext]] = [
     (GateTime.PLAN, SetGpuRequest(7, 0.0, "", "pin-7", "gpu:2", "gpu:i0:2", "gpu:2"), planned(partition="cpu")),
     (GateTime.PLAN, sized(8), planned(comment="slurmsched: min_gpus=1 max_gpus=8")),
     (GateTime.PLAN, sized(2), planned()),  # its own
+    (GateTime.PLAN, shards(2), planned(comment=SHARES)),
+    (GateTime.PLAN, SetShards(7, 0.0, "", "shards-7", "gpu:1", "shard:2", "gpu:1"), planned(partition="cpu")),
+    (GateTime.SEND, shards(2, submit_s=100.0), sent(replace(WAITS, gpus="gpu:1", comment=SHARES))),
+    (
+        GateTime.SEND,
+        SetShards(7, 100.0, "", "shards-7", "gpu:1", "shard:2", "gpu:1"),
+        sent(replace(WAITS, gpus="shard:2", bars=("switches",))),
+    ),
     (GateTime.SEND, sized(8, 100.0), sent(replace(WAITS, gpus="gpu:2"))),
     (GateTime.SEND, SetNodeList(7, 100.0, "", "a", "", "n2"), sent(replace(WAITS, nodes="n2", bars=("switches",)))),
     (GateTime.SEND, retype("gpu:i0:1,gpu:i1:1"), sent(replace(WAITS, gpus="gpu:2"))),

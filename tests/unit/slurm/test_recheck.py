@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from slurmsched.errors import SlurmError, SlurmUnreachableError
@@ -15,6 +17,7 @@ from slurmsched.model import (
     SetMemory,
     SetNice,
     SetNodeList,
+    SetShards,
     SetSiteFactor,
     SetSize,
     ShrinkJob,
@@ -203,6 +206,30 @@ def test_recheck__what_keeps_a_job_from_less_memory(old: str, new: str, bars: tu
         assert seen[7].bars == bars
         refused = refusal(less, GateContext(seen=seen), GateTime.SEND)
         assert (refused.rule if refused else "") == rule
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule"),
+    [
+        ("", "", ""),
+        ("TresPerNode=gres/gpu:2", "TresPerNode=gres/gpu:1,gres/nic:1", "asks"),
+        ("TresPerNode=gres/gpu:2", "TresPerJob=gres/gpu:1", "asks"),
+        ("TresPerNode=gres/gpu:2", "TresPerTask=gres/gpu:1", "asks"),
+        ("TresPerNode", "CpusPerTres=gres/gpu:4 TresPerNode", "asks"),
+        ("TresPerNode", "MemPerTres=gres/gpu:4 TresPerNode", "asks"),
+    ],
+)
+def test_recheck__what_keeps_a_job_from_shards(old: str, new: str, rule: str) -> None:
+    """A GPU that is asked for in another way than by node, other GRES, and CPUs or memory by GPU."""
+    text = record(nodes="1-1", asked="")
+    assert not old or old in text
+    part = SetShards(7, 100.0, "", "shards-7", "shard:2", "gpu:1", "gpu:1", 4)
+    slurm = Records(
+        squeue="7|100|5|PENDING|(null)||gres/gpu:1|100|\n", scontrol=text.replace(old, new) if old else text
+    )
+    seen = replace(Recheck(slurm)([part])[7], comment="slurmsched: share=yes gpu_part=0.5")
+    refused = refusal(part, GateContext(seen={7: seen}), GateTime.SEND)
+    assert (refused.rule if refused else "") == rule
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,32 @@ def test_parse_nodes__names_gpus_beyond_a_mask():
 
 
 @pytest.mark.parametrize(
+    ("used", "tres", "shards"),
+    [
+        ("shard:a100:7(4/4,3/4,0/4,0/4)", "", "4/4,3/4,0/4,0/4"),
+        ("shard:(null):7(4/4,3/4,0/4,0/4)", "gres/shard=7", "4/4,3/4,0/4,0/4"),
+        ("shard:a100:7(4/4,3/4,0/4,0/4)", "gres/shard=8", ""),  # one more is in use, on a GPU that is not shown
+        ("shard:a100:7(4/4,2/4,0/4,0/4)", "", ""),
+        ("shard:a100:3(-/4,3/4,-/4,0/4)", "gres/shard=3", "0/4,3/4,0/4,0/4"),  # "-": held whole
+        ("shard:a100:7(4/4,3/4)", "", ""),
+        ("shard:a100:7", "", ""),
+        ("mps:a100:50(50/100,0/100,0/100,0/100)", "", ""),
+    ],
+)
+def test_parse_nodes__shards_of_each_gpu(used, tres, shards):
+    """In use and in all, in the order of the GPUs; "" if not all of them are shown."""
+    text = node(Gres="gpu:a100:4,shard:a100:16", GresUsed=f"gpu:a100:0(IDX:N/A),{used}", AllocTRES=tres)
+    assert list(parse_nodes(text, []).shards) == [shards]
+
+
+def test_parse_nodes__shards_beside_whole_gpus():
+    """Two GPUs are held whole, which shows as "-"; one has three shards in use, not three GPUs one each."""
+    used = "gpu:a100:2(IDX:0,2),shard:a100:3(-/4,3/4,-/4,0/4)"
+    nodes = parse_nodes(node(Gres="gpu:a100:4,shard:a100:16", GresUsed=used, AllocTRES="gres/gpu=2,gres/shard=3"), [])
+    assert (nodes.gpus_used.tolist(), nodes.gpus_shared.tolist(), nodes.gpu_mask_used.tolist()) == ([3], [1], [0b111])
+
+
+@pytest.mark.parametrize(
     ("state", "next_state", "use"),
     [
         ("DOWN+DRAIN+REBOOT_ISSUED", "RESUME", "boot"),  # scontrol reboot asap nextstate=resume, under way

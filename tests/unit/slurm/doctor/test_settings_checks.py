@@ -38,12 +38,12 @@ GRES = "NodeName=n[1-4] Name=gpu Type=a100 File=/dev/nvidia[0-7]\n"
 
 def found(name: str, version: str = "25.11.2", rights: Rights = Rights.OPERATOR, user: str = "slurmsched",
           gres_conf: str | None = GRES, qos: dict[str, int] | None = None, preemption: bool = False,
-          node_lists: bool = False, lever: str = "nice", job_submit: tuple[str, ...] = (),
+          node_lists: bool = False, shares: bool = False, lever: str = "nice", job_submit: tuple[str, ...] = (),
           **settings: str) -> CheckResult:  # fmt: skip
     """The finding of one check at a good site with these settings changed."""
     site = Site("lab", version, rights, user, GOOD | settings)
     findings = check_settings(site, lever=lever, preemption=preemption, gres_conf=gres_conf, qos_thresholds=qos,
-                         node_lists=node_lists, job_submit=job_submit)  # fmt: skip
+                         node_lists=node_lists, shares=shares, job_submit=job_submit)  # fmt: skip
     (match,) = [finding for finding in findings if finding.name == name]
     return match
 
@@ -126,6 +126,10 @@ CASES = [
     ("JobSubmitPlugins", {"JobSubmitPlugins": "throttle,lua", "job_submit": (OWN,)}, "warn", QUICK),
     ("accounting", {"AccountingStorageType": "(null)"}, "warn", "AccountingStorageType=accounting_storage/slurmdbd"),
     ("AccountingStorageTRES", {"AccountingStorageTRES": "cpu,mem"}, "warn", "AccountingStorageTRES=cpu,mem,gres/gpu"),
+    ("shards in accounting", {}, "ok", ""),
+    ("shards in accounting", {"shares": True, "AccountingStorageTRES": "cpu,gres/gpu"}, "fail",
+     "AccountingStorageTRES=cpu,gres/gpu,gres/shard"),
+    ("shards in accounting", {"shares": True, "AccountingStorageTRES": "cpu,gres/gpu,gres/shard"}, "ok", ""),
     ("AccountingStoreFlags", {"AccountingStoreFlags": "(null)"}, "warn", "AccountingStoreFlags=job_comment"),
     ("MinJobAge", {"MinJobAge": "60 sec"}, "warn", "MinJobAge=300"),
     ("JobRequeue", {"JobRequeue": "0"}, "ok", ""),
