@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from slurmsched.kernels._jit import kernel
@@ -81,6 +83,58 @@ def walk(
             given[rank] = shares
             unclaimed -= shares
     return given
+
+
+# Walks over GPU sets.
+
+
+class HeldSets(NamedTuple):
+    """What running jobs hold, one entry a job and node.
+
+    first, entries: (J,) where those of each job begin, and how many they are.
+    node, mask: (A,) row of the node and GPUs.
+    cpus, memory_mib: (A,) beside them.
+    """
+
+    first: Int64s
+    entries: Int64s
+    node: Int64s
+    mask: Int64s
+    cpus: Floats
+    memory_mib: Floats
+
+
+class FreeSets(NamedTuple):
+    """What is free of each node: GPUs as masks, CPUs and memory. (N,) each."""
+
+    gpus: Int64s
+    cpus: Floats
+    memory_mib: Floats
+
+
+@kernel(plain_below=512)
+def keep_sets(rows: Int64s, held: HeldSets, free: FreeSets, beside: bool) -> Bools:
+    """Which running jobs keep what they hold, because all of it is free. (R,) bool. They take it from `free`.
+
+    rows: (R,) of the jobs, most urgent first.
+    beside: whether CPUs and memory must be free too.
+    Source: slurmsched.
+    """
+    kept = np.ones(rows.size, np.bool_)
+    for rank in range(rows.size):
+        begin = held.first[rows[rank]]
+        end = begin + held.entries[rows[rank]]
+        for k in range(begin, end):
+            n = held.node[k]
+            whole = held.mask[k] & ~free.gpus[n] == 0
+            short = free.cpus[n] < held.cpus[k] - 1e-6 or free.memory_mib[n] < held.memory_mib[k] - 1e-6
+            kept[rank] = kept[rank] and whole and not (beside and short)
+        for k in range(begin, end if kept[rank] else begin):
+            n = held.node[k]
+            free.gpus[n] &= ~held.mask[k]
+            free.cpus[n] -= held.cpus[k]
+            free.memory_mib[n] -= held.memory_mib[k]
+    return kept
 
 
 # Walks that only count GPUs.

@@ -104,28 +104,36 @@ def _size(low: str, high: str) -> int:
 
 def fold_hostlist(names: Iterable[str]) -> str:
     """The names as one hostlist: ("n1", "n2", "n3") -> "n[1-3]". Raises ValueError if they are no host names."""
+    others, runs = _in_runs(names)
+    if not others and len({(head, len(low)) for head, low, _ in runs}) == 1:  # ClusterShell makes the same, slowly
+        spans = [low if low == high else f"{low}-{high}" for _, low, high in runs]
+        text = ",".join(spans)
+        return runs[0][0] + (text if text == runs[0][1] else f"[{text}]")
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
+    made = [f"{head}[{low}-{high}]" for head, low, high in runs]
     try:
-        return str(NodeSet.fromlist(_in_runs(names), resolver=RESOLVER_NOGROUP))
+        return str(NodeSet.fromlist([*others, *made], resolver=RESOLVER_NOGROUP))
     except Exception as error:
         raise ValueError(f"not names of hosts ({error})") from error
 
 
-def _in_runs(names: Iterable[str]) -> list[str]:
-    """The same hosts, those with numbers that follow each other as "n[1-9]": ClusterShell reads name by name."""
-    made, numbers = list[str](), dict[tuple[str, int], set[int]]()
+def _in_runs(names: Iterable[str]) -> tuple[list[str], list[tuple[str, str, str]]]:
+    """Names without a number at their end; head, lowest and highest number of those with numbers that follow each
+    other: ClusterShell reads name by name."""
+    others, numbers = list[str](), dict[tuple[str, int], set[int]]()
     for name in names:
         if match := _NUMBERED.fullmatch(name):
             numbers.setdefault((match[1], len(match[2])), set()).add(int(match[2]))
         else:
-            made.append(name)
+            others.append(name)
+    runs = list[tuple[str, str, str]]()
     for (head, width), found in numbers.items():
         ordered = sorted(found)
-        lows = [number for number in ordered if number - 1 not in found]
-        highs = [number for number in ordered if number + 1 not in found]
-        made += [f"{head}[{low:0{width}}-{high:0{width}}]" for low, high in zip(lows, highs, strict=True)]
-    return made
+        lows = [f"{number:0{width}}" for number in ordered if number - 1 not in found]
+        highs = [f"{number:0{width}}" for number in ordered if number + 1 not in found]
+        runs += [(head, low, high) for low, high in zip(lows, highs, strict=True)]
+    return others, runs
 
 
 def folded(text: str) -> str:

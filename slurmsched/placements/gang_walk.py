@@ -10,6 +10,7 @@ import numpy as np
 
 from slurmsched.kernels.gang_fit import headroom, part_of
 from slurmsched.kernels.gang_series import GangSeries
+from slurmsched.kernels.ranking_walks import FreeSets, HeldSets, keep_sets
 from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, made_read_only
 from slurmsched.model.gpu_masks import bit_counts
@@ -143,17 +144,31 @@ class _Walk:
 
     def keep(self, rows: Int64s, *, first: bool) -> None:
         """These running jobs come next: each stays unless a more urgent one has a GPU of it. first: there is none."""
+        if not self.displaced and self._keep_all(rows, first=first):
+            return
+        allocated, free = self.placeable.allocated, self.free
+        held = HeldSets(allocated.first, allocated.count, allocated.node, allocated.mask, allocated.cpus,
+                        allocated.memory_mib)  # fmt: skip
+        kept = keep_sets(rows, held, FreeSets(free.gpus, free.cpus, free.memory_mib), self.displaced)
+        self.idle, self.unused = None, int(bit_counts(free.gpus).sum())
+        self._stay(rows, rows[kept])
+
+    def _keep_all(self, rows: Int64s, *, first: bool) -> bool:
+        """Whether all of them stay at once, because none holds a GPU that was given."""
         allocated, entries = self.placeable.allocated, self.placeable.allocated.entries(rows)
         free = self.free.without(self.placeable, entries)
         unused = int(bit_counts(free.gpus).sum())
-        apart = unused == self.unused - int(bit_counts(allocated.mask[entries]).sum())
-        if self.displaced or not (first or apart):
-            for row in rows.tolist():
-                self._keep_if_whole(row)
-            return
+        if not first and unused != self.unused - int(bit_counts(allocated.mask[entries]).sum()):
+            return False
         self.free, self.unused = free, unused
+        self._stay(rows, rows)
+        return True
+
+    def _stay(self, rows: Int64s, kept: Int64s) -> None:
+        """The walk has come to these running jobs, and those kept have their GPUs."""
+        allocated, entries = self.placeable.allocated, self.placeable.allocated.entries(kept)
         del self.later[len(self.later) - len(rows) :]
-        self.given.append(_Given(rows, allocated.count[rows], allocated.node[entries], allocated.mask[entries]))
+        self.given.append(_Given(kept, allocated.count[kept], allocated.node[entries], allocated.mask[entries]))
 
     def serve(self, rows: Int64s) -> None:
         """These waiting jobs come next: each gets GPUs if it finds some."""
@@ -205,27 +220,6 @@ class _Walk:
         elif self.idle is not None:
             self.idle.take(node, mask, *beside)
         return gang
-
-    def _keep_if_whole(self, row: int) -> None:
-        allocated = self.placeable.allocated
-        entries = np.arange(allocated.first[row], allocated.first[row] + allocated.count[row])
-        node, mask = allocated.node[entries], allocated.mask[entries]
-        self.later.pop()  # it is the most urgent of them
-        self.idle = None
-        if (mask & ~self.free.gpus[node]).any() or (self.displaced and self._short(entries)):
-            return
-        self.free.take(node, mask, allocated.cpus[entries], allocated.memory_mib[entries])
-        self.unused -= int(bit_counts(mask).sum())
-        self.given.append(_Given(np.array([row]), np.array([len(node)]), node, mask))
-
-    def _short(self, entries: Int64s) -> bool:
-        """Whether CPUs or memory of these entries went to a more urgent job."""
-        allocated, free = self.placeable.allocated, self.free
-        node = allocated.node[entries]
-        return bool(
-            (free.cpus[node] < allocated.cpus[entries] - 1e-6).any()
-            or (free.memory_mib[node] < allocated.memory_mib[entries] - 1e-6).any()
-        )
 
     def _idle(self) -> FreeNow:
         if self.idle is None:

@@ -42,6 +42,7 @@ from slurmsched.topology.slurm_selection import (
 )
 
 NO_RANK = -1
+_NOT_LOOKED_AT = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,27 @@ class NodeSelectionState(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
+class _KnownPicks:
+    """Picks that were worked out, by row of SelectionState.states.
+
+    rank: of the states that there were then, _NOT_LOOKED_AT where the pick is not known.
+    """
+
+    picks: dict[int, SelectedGpus] = field(default_factory=dict)
+    rank: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def note(self, code: int, pick: SelectedGpus) -> None:
+        self.picks[code] = pick
+        self.ranks(code + 1)[code] = pick.rank
+
+    def ranks(self, states: int) -> Int64s:
+        """The ranks of at least that many states."""
+        if (more := states - len(self.rank)) > 0:
+            self.rank = np.append(self.rank, np.full(more, _NOT_LOOKED_AT))
+        return self.rank
+
+
+@dataclass(slots=True, eq=False)
 class SelectionState:
     """Free GPUs and cores while a cycle assigns them, and what Slurm picks of them.
 
@@ -98,8 +120,8 @@ class SelectionState:
     alike: Int64s = field(init=False)
     states: list[NodeSelectionState] = field(init=False)
     _code: dict[NodeSelectionState, int] = field(init=False)
-    _best: dict[int, list[int]] = field(default_factory=dict)
-    _known: dict[tuple[JobGpuRequest, int], dict[int, SelectedGpus]] = field(default_factory=dict)
+    _best: dict[int, Int64s] = field(default_factory=dict)
+    _known: dict[tuple[JobGpuRequest, int], _KnownPicks] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         columns = (self.gpu_selection.node_kind.tolist(), self.node_class.tolist(), self.free.tolist(), self.cores)
@@ -141,39 +163,49 @@ class SelectionState:
     def best_picks(self, nodes: Bools, gpu_request: JobGpuRequest, gpus: int) -> tuple[Bools, int]:
         """Of these nodes those where Slurm's pick is of the highest rank; and the rank of the best set that is free on
         any of them, -1 = too few are free on each. (N,) bool."""
-        codes = np.flatnonzero(np.bincount(self.alike[nodes], minlength=len(self.states))).tolist()
-        best = {code: self.best_rank(code, gpus) for code in codes}
-        known, top, good = self._picks_of(gpu_request, gpus), NO_RANK, np.zeros(len(self.states), np.bool_)
-        for code in sorted(codes, key=best.__getitem__, reverse=True):
-            if best[code] == NO_RANK or _by_links(best[code]) < _by_links(top):
+        codes = np.flatnonzero(np.bincount(self.alike[nodes], minlength=len(self.states)))
+        best, known = self._best_ranks(gpus)[codes], self._picks_of(gpu_request, gpus)
+        turn = np.argsort(-best, kind="stable")
+        codes, best = codes[turn], best[turn]
+        rank = known.ranks(len(self.states))[codes]
+        top = rank.max(initial=NO_RANK)
+        for at in np.flatnonzero(rank == _NOT_LOOKED_AT).tolist():
+            if best[at] == NO_RANK or _by_links(best[at]) < _by_links(top):
                 break  # no pick is linked better than the best set that is free there
-            rank = (known.get(code) or self._pick_of(code, known, gpu_request, gpus)).rank
-            if rank > top:
-                top, good = rank, np.zeros_like(good)
-            good[code] = rank == top > NO_RANK
-        return nodes & good[self.alike], max(best.values(), default=NO_RANK)
+            rank[at] = self._pick_of(int(codes[at]), known, gpu_request, gpus).rank
+            top = max(top, rank[at])
+        good = np.zeros(len(self.states), np.bool_)
+        good[codes[rank == top]] = top > NO_RANK
+        return nodes & good[self.alike], int(best.max(initial=NO_RANK))
 
     def best_rank(self, code: int, gpus: int) -> int:
         """Rank of the best free set of so many GPUs on nodes of this state, -1 if fewer are free or it is not known."""
-        known = self._best.setdefault(gpus, [])
-        for kind, node_class, free, _ in self.states[len(known) :]:
-            fits, tables = min(kind, node_class) >= 0 and free.bit_count() >= gpus, self.tables
-            rank = self.rank[tables.set_at[node_class] + tables.take(node_class, free, gpus)] if fits else NO_RANK
-            known.append(int(rank))
-        return known[code]
+        return int(self._best_ranks(gpus)[code])
 
-    def _picks_of(self, gpu_request: JobGpuRequest, gpus: int) -> dict[int, SelectedGpus]:
-        """What is known of a job of such a request, by row of `states`."""
-        return self._known.setdefault((replace(gpu_request, job_id=0, submit_s=0.0), gpus), {})
+    def _best_ranks(self, gpus: int) -> Int64s:
+        """As best_rank, of all states. (S,)."""
+        known = self._best.get(gpus, np.zeros(0, np.int64))
+        if len(known) < len(self.states):
+            made = [self._rank_of(state, gpus) for state in self.states[len(known) :]]
+            known = self._best[gpus] = np.append(known, np.array(made, np.int64))
+        return known
 
-    def _pick_of(
-        self, code: int, known: dict[int, SelectedGpus], gpu_request: JobGpuRequest, gpus: int
-    ) -> SelectedGpus:
-        if code not in known:
+    def _rank_of(self, state: NodeSelectionState, gpus: int) -> int:
+        kind, node_class, free, _ = state
+        if min(kind, node_class) < 0 or free.bit_count() < gpus:
+            return NO_RANK
+        return int(self.rank[self.tables.set_at[node_class] + self.tables.take(node_class, free, gpus)])
+
+    def _picks_of(self, gpu_request: JobGpuRequest, gpus: int) -> _KnownPicks:
+        """What is known of a job of such a request."""
+        return self._known.setdefault((replace(gpu_request, job_id=0, submit_s=0.0), gpus), _KnownPicks())
+
+    def _pick_of(self, code: int, known: _KnownPicks, gpu_request: JobGpuRequest, gpus: int) -> SelectedGpus:
+        if code not in known.picks:
             state = self.states[code]
             fits = state.kind >= 0 and state.free.bit_count() >= gpus
-            known[code] = self._pick(code, state, gpu_request, gpus) if fits else SelectedGpus()
-        return known[code]
+            known.note(code, self._pick(code, state, gpu_request, gpus) if fits else SelectedGpus())
+        return known.picks[code]
 
     def take(self, node: int, pick: SelectedGpus) -> None:
         """A job takes this pick."""

@@ -50,6 +50,20 @@ def walked(
     return made
 
 
+def test_keep_sets__each_job_stays_whole_or_goes() -> None:
+    """Two nodes with 2 and 3 free GPUs. Job 0 holds both nodes, job 1 a GPU of the first, job 2 one of the second, job
+    3 nothing; job 1 finds its GPU taken by job 0. Job 2 finds too few CPUs, and job 4 too little memory, if they count.
+    """
+    held = ranking_walks.HeldSets(
+        np.array([0, 2, 3, 4, 4]), np.array([2, 1, 1, 0, 1]), np.array([0, 1, 0, 1, 1]),
+        np.array([0b01, 0b001, 0b01, 0b010, 0b100]), np.array([1.0, 3.0, 0.0, 2.0, 0.0]), np.array([0, 0, 0, 1, 9.0])
+    )  # fmt: skip
+    for beside, kept, gpus in ((False, [0, 2, 3, 4], [0b10, 0b000]), (True, [0, 3], [0b10, 0b110])):
+        free = ranking_walks.FreeSets(np.array([0b11, 0b111]), np.array([np.inf, 4.0]), np.array([8.0, 8.0]))
+        stays = ranking_walks.keep_sets(np.arange(5), held, free, beside)
+        assert (np.flatnonzero(stays).tolist(), free.gpus.tolist()) == (kept, gpus)
+
+
 def test_fill_in_order__agrees_with_reference() -> None:
     """First fit in the order given, until nothing is free."""
     chance = np.random.default_rng(2)
