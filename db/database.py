@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, unquote
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
-from slurmsched.db import ledger_database, schema
-from slurmsched.db.ledger_columns import HEAD
-from slurmsched.db.ledger_database import REMOVED, advice, file_identity, set_pragmas
+from slurmsched.db import schema
 from slurmsched.errors import LedgerError
 from slurmsched.passwords import holds_password, read_password, url_without_password, without_passwords
 from slurmsched.paths import refuse_root
-
-if TYPE_CHECKING:
-    from slurmsched.db.leader_lease import LeaderLease
 
 MIGRATION_WAIT_S = 5  # for another process that migrates [s]
 UNTRANSACTIONAL = ("mysql", "mariadb")
@@ -60,6 +56,7 @@ def drop_unfinished_tables(connection: Connection, where: str) -> None:
 
 ANSWER_S = 60.0  # a server that says nothing for so long is given up [s]
 IDLE_TRANSACTION_S = 60.0  # likewise a transaction in which nothing happens, by the server [s]
+BUSY_S = 5  # a database locked by another process is waited for this long [s]
 _FILE = "file"  # of a connection's info
 _DRIVERS = {
     "sqlite": ("sqlite", ""),
@@ -82,15 +79,13 @@ def open_engine(
 
     patience_s: how long an answer of a server, or a file's lock, is waited for [s]. still_s: how long it lets a
     transaction stand still before it ends it [s], so that whoever was stopped in one keeps nobody out. None: ANSWER_S
-    (ledger_database.BUSY_S for a file), STILL_S.
+    (BUSY_S for a file), STILL_S.
     Raises LedgerError for a URL that cannot be used, RightsError for root in a folder of somebody else.
     """
     parsed = _parsed(url)
     file = parsed.query.get("password_file")
     parsed = parsed.difference_update_query(["password_file"])
-    options: dict[str, Any] = {
-        "connect_args": {"timeout": min(patience_s or ledger_database.BUSY_S, ledger_database.BUSY_S)}
-    }
+    options: dict[str, Any] = {"connect_args": {"timeout": min(patience_s or BUSY_S, BUSY_S)}}
     if parsed.get_backend_name() != "sqlite":
         arguments = _of_server(parsed.get_backend_name(), patience_s or ANSWER_S, still_s or IDLE_TRANSACTION_S)
         if parsed.get_backend_name() != "postgresql":
@@ -135,68 +130,23 @@ def _created(parsed: URL, options: dict[str, Any], url: str) -> Engine:
         ) from None
 
 
-class EngineDatabase:
-    """A ledger by SQLAlchemy. Implements LedgerDatabase. lease: see open_database."""
-
-    def __init__(self, engine: Engine, lease: LeaderLease | None = None) -> None:
-        self.engine, self._lease = engine, lease
-
-    @contextmanager
-    def connect(self) -> Iterator[EngineConnection]:
-        """A connection for reading."""
-        with self.engine.connect() as connection:
-            yield EngineConnection(connection)
-
-    @contextmanager
-    def begin(self, *, fenced: bool = False) -> Iterator[EngineConnection]:
-        """A transaction, committed after the body. fenced: only while this host leads."""
-        with self._lease.fenced(self.engine) if fenced and self._lease else self.engine.begin() as connection:
-            yield EngineConnection(connection)
-
-    def errors(self) -> AbstractContextManager[None]:
-        """As LedgerDatabase.errors."""
-        return ledger_errors(self.engine)
-
-    def check_writable(self) -> None:
-        """As SqliteFile.check_writable; a server is asked nothing. Raises LedgerError."""
-        if self.engine.dialect.name == "sqlite":
-            with ledger_errors(self.engine), self.engine.connect() as connection:
-                if connection.info.get(_FILE) != file_identity(self.engine.url.database or ""):
-                    raise LedgerError(f"ledger {url_for_people(self.engine.url)}: {REMOVED}")
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
-                connection.rollback()
-
-    def close(self) -> None:
-        """Give the connections back."""
-        self.engine.dispose()
+def check_writable(engine: Engine) -> None:
+    """See that a write would begin, and into the file of that name: SQLite has one writer, and goes on writing into a
+    file that was removed. Nothing is written. Raises LedgerError."""
+    if engine.dialect.name == "sqlite":
+        with ledger_errors(engine), engine.connect() as connection:
+            if connection.info.get(_FILE) != _identity(engine.url):
+                what = "its file was removed or replaced while it was open"
+                raise LedgerError(f"ledger {url_for_people(engine.url)}: {what}; restart slurmsched")
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            connection.rollback()
 
 
-class EngineConnection:
-    """Implements LedgerConnection by SQLAlchemy."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def query(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
-        """The rows that the statement finds."""
-        result = self._connection.execute(sa.text(sql), values)
-        rows = result.cursor.fetchall()  # SQLAlchemy's own row objects would take most of the time
-        result.close()
-        return list(rows)
-
-    def execute(self, sql: str, **values: Any) -> None:
-        """Run a statement that gives no rows."""
-        self._connection.execute(sa.text(sql), values)
-
-    def insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Append these rows, which all have the same columns."""
-        if rows:
-            self._connection.execute(sa.insert(schema.metadata.tables[table]), list(rows))
-
-    def insert_counted(self, table: str, row: Mapping[str, Any]) -> int:
-        """Append a row; its id."""
-        made = self._connection.execute(sa.insert(schema.metadata.tables[table]), row)
-        return int(made.inserted_primary_key[0])  # type: ignore[index]
+def memory_engine() -> Engine:
+    """An empty ledger in memory, for a look at the queue where there is none on disk."""
+    engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
+    schema.metadata.create_all(engine)
+    return engine
 
 
 def prepare_schema(engine: Engine) -> None:
@@ -210,7 +160,7 @@ def prepare_schema(engine: Engine) -> None:
         found = _revision(connection) if "alembic_version" in names else None
     if found is None and not set(names) & set(schema.metadata.tables):
         migrate(engine)
-    elif found != HEAD:
+    elif found != schema.HEAD:
         raise LedgerError(_wrong_schema(engine, found))
 
 
@@ -218,7 +168,7 @@ def check_schema(engine: Engine) -> None:
     """See that the schema is there and is ours. Raises LedgerError if not; nothing is written."""
     with ledger_errors(engine), engine.connect() as connection:
         found = _revision(connection) if sa.inspect(connection).has_table("alembic_version") else None
-    if found != HEAD:
+    if found != schema.HEAD:
         raise LedgerError(_wrong_schema(engine, found))
 
 
@@ -239,7 +189,7 @@ def describe_database(url: str) -> str:
             empty = not sa.inspect(connection).get_table_names()
         if not empty:
             check_schema(engine)
-        return f"{url_for_people(url)}: " + ("empty" if empty else f"schema {HEAD}")
+        return f"{url_for_people(url)}: " + ("empty" if empty else f"schema {schema.HEAD}")
     finally:
         engine.dispose()
 
@@ -251,7 +201,7 @@ def upgrade_schema(url: str) -> str:
         migrate(engine)
     finally:
         engine.dispose()
-    return HEAD
+    return schema.HEAD
 
 
 def migrate(engine: Engine) -> None:
@@ -278,7 +228,7 @@ def migrate(engine: Engine) -> None:
 def _see_not_newer(engine: Engine, connection: Connection) -> None:
     """Raises LedgerError for the schema of a newer slurmsched: there is no way from it to ours."""
     found = _revision(connection) if sa.inspect(connection).has_table("alembic_version") else None
-    if found is not None and found > HEAD:
+    if found is not None and found > schema.HEAD:
         raise LedgerError(_wrong_schema(engine, found))
 
 
@@ -310,7 +260,7 @@ def ledger_errors(engine: Engine) -> Iterator[None]:
     except sa.exc.SQLAlchemyError as error:
         cause = (str(getattr(error, "orig", None) or error).splitlines() or [type(error).__name__])[0]
         cause = without_passwords(cause, _passwords(engine.url))
-        raise LedgerError(f"ledger {url_for_people(engine.url)}: {cause}{advice(cause)}") from error
+        raise LedgerError(f"ledger {url_for_people(engine.url)}: {cause}{_advice(cause)}") from error
 
 
 def url_for_people(url: str | URL) -> str:
@@ -352,7 +302,7 @@ def _make_folder(url: URL) -> None:
 
 def _of_server(backend: str, patience_s: float, still_s: float) -> dict[str, Any]:
     """Connect arguments of pymysql or psycopg."""
-    connect_s = max(1, min(ledger_database.BUSY_S, round(patience_s)))
+    connect_s = max(1, min(BUSY_S, round(patience_s)))
     if backend == "postgresql":
         limits = {"idle_in_transaction_session_timeout": still_s, "lock_timeout": patience_s}
         settings = " ".join(f"-c {name}={limit_s * 1000:.0f}" for name, limit_s in limits.items())
@@ -441,22 +391,36 @@ def _connecting(url: URL, file: Path | None) -> Any:
             if isinstance(error, dialect.loaded_dbapi.Error) and clean == text:
                 raise
             clean = clean.splitlines()[0]
-            raise LedgerError(f"ledger {url_for_people(url)}: {clean}{advice(clean)}") from None
+            raise LedgerError(f"ledger {url_for_people(url)}: {clean}{_advice(clean)}") from None
 
     return connect
+
+
+def _identity(url: URL) -> tuple[int, int] | None:
+    """Device and number of a SQLite file; None where there is none."""
+    try:
+        stat = os.stat(url.database or "")  # noqa: PTH116 - no Path for a name that may be empty
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino
 
 
 def _opened(engine: Engine) -> Any:
     """Notes with each connection which file it is of."""
 
     def note(_: Any, record: Any) -> None:
-        record.info[_FILE] = file_identity(engine.url.database or "")
+        record.info[_FILE] = _identity(engine.url)
 
     return note
 
 
 def _set_pragmas(connection: Any, _: Any) -> None:
-    set_pragmas(connection)
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {BUSY_S * 1000}")
+    cursor.execute("PRAGMA journal_mode = WAL")
+    # With WAL a power cut may cost the last cycles but never the file; the journal, which is synced, has them.
+    cursor.execute("PRAGMA synchronous = NORMAL")
+    cursor.close()
 
 
 def _revision(connection: Connection) -> str | None:
@@ -467,6 +431,24 @@ def _wrong_schema(engine: Engine, found: str | None) -> str:
     where = f"ledger {url_for_people(engine.url)}: "
     if found is None:
         return where + "holds no complete schema of slurmsched; run `slurmsched db upgrade`"
-    if found > HEAD:
-        return where + f"has schema {found}, this slurmsched knows {HEAD}; install the newer slurmsched again"
-    return where + f"has schema {found}, {HEAD} is needed; run `slurmsched db upgrade`"
+    if found > schema.HEAD:
+        return where + f"has schema {found}, this slurmsched knows {schema.HEAD}; install the newer slurmsched again"
+    return where + f"has schema {found}, {schema.HEAD} is needed; run `slurmsched db upgrade`"
+
+
+def _advice(cause: str) -> str:
+    text = cause.lower()
+    for sign, advice in (
+        ("locked", "another process holds it; the next cycle tries again"),
+        ("lock wait", "another process holds it; the next cycle tries again"),
+        ("is full", "free some space; nothing is lost, the next cycle tries again"),
+        ("unable to open", "see that the folder exists and that slurmsched may write there"),
+        ("readonly", "see that slurmsched may write the file and its folder"),
+        ("no such table", "run `slurmsched db upgrade`"),
+        ("malformed", "move the file away and start anew: levers are in the journal, runs in sacct"),
+        ("certificate", "see that ledger.url names the CA of the server's certificate, and the host that it is for"),
+        ("connect", "see that the database server runs and that ledger.url is right"),
+    ):
+        if sign in text:
+            return f"; {advice}"
+    return ""

@@ -4,17 +4,21 @@ operations."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import sqlalchemy as sa
+from sqlalchemy.engine import Engine
+
 from slurmsched.config import Config
-from slurmsched.db.ledger_database import LedgerDatabase
-from slurmsched.db.open_database import open_database
+from slurmsched.db import database as engines
+from slurmsched.db import schema
+from slurmsched.db.leader_lease import LeaderLease
 from slurmsched.db.operation_log import OperationLog
 from slurmsched.db.override_log import OverrideLog
+from slurmsched.db.shared_lines import SharedLines
 from slurmsched.errors import LedgerError
 from slurmsched.model.job_details import HistoryRow, JobDetails
 
@@ -69,18 +73,18 @@ def _recorded(
     All questions to the database share a connection, and none follows one that failed.
     """
     rows, waits_s, unread = list[HistoryRow](), list[float](), list[str]()
-    readers: dict[str, Callable[[LedgerDatabase], object]] = {
-        "writes and changes by others": lambda database: rows.extend(_ledger(database, job_id)),
-        "runs and operations": lambda database: rows.extend(_runs_and_operations(database, job_id)),
+    readers: dict[str, Callable[[Engine], object]] = {
+        "writes and changes by others": lambda engine: rows.extend(_ledger(engine, job_id)),
+        "runs and operations": lambda engine: rows.extend(_runs_and_operations(engine, job_id)),
     }
     if gpus is not None:
-        readers["past waits"] = lambda database: waits_s.extend(first_waits(database, gpus))
+        readers["past waits"] = lambda engine: waits_s.extend(first_waits(engine, gpus))
     if at.shared:
-        readers["what hosts share"] = lambda _: rows.extend(_shared(at, job_id, rows))
+        readers["what hosts share"] = lambda engine: rows.extend(_shared(engine, at.journal, job_id, rows))
     try:
-        with closing(open_database(at.url, read_only=True, patience_s=at.patience_s)) as database:
+        with _opened(at) as engine:
             for what in tuple(readers):
-                readers[what](database)
+                readers[what](engine)
                 del readers[what]
     except LedgerError as error:
         unread.append(f"{', '.join(readers)}: {error}")
@@ -92,20 +96,20 @@ def _recorded(
     return sorted(rows, key=lambda row: row.time_s), tuple(waits_s), unread
 
 
-def _shared(at: LedgerPlace, job_id: int, rows: list[HistoryRow]) -> list[HistoryRow]:
-    """As _in_files, of the lines that all hosts see. Reading them takes no lease."""
-    from slurmsched.db.database import open_engine
-    from slurmsched.db.leader_lease import LeaderLease
-    from slurmsched.db.shared_lines import SharedLines
-
-    engine = open_engine(at.url, read_only=True, patience_s=at.patience_s)
+@contextmanager
+def _opened(at: LedgerPlace) -> Iterator[Engine]:
+    engine = engines.open_engine(at.url, read_only=True, patience_s=at.patience_s)
     try:
-        lease = LeaderLease(engine, "", 0.0)
-        journal, operations = (SharedLines(engine, lease, file) for file in ("journal", "operations"))
-        logs = OverrideLog(at.journal, shared=journal), OperationLog(at.journal, shared=operations)
-        return _in_files(*logs, job_id, rows)
+        yield engine
     finally:
         engine.dispose()
+
+
+def _shared(engine: Engine, journal: Path, job_id: int, rows: list[HistoryRow]) -> list[HistoryRow]:
+    """As _in_files, of the lines that all hosts see. Reading them takes no lease."""
+    lease = LeaderLease(engine, "", 0.0)
+    files = (SharedLines(engine, lease, file) for file in ("journal", "operations"))
+    return _in_files(OverrideLog(journal, shared=next(files)), OperationLog(journal, shared=next(files)), job_id, rows)
 
 
 def _in_files(journal: OverrideLog, operations: OperationLog, job_id: int, rows: list[HistoryRow]) -> list[HistoryRow]:
@@ -124,51 +128,50 @@ def _requeued_last(rows: list[HistoryRow]) -> bool:
     return requeued
 
 
-def first_waits(database: LedgerDatabase, gpus: int) -> tuple[float, ...]:
+def first_waits(engine: Engine, gpus: int) -> tuple[float, ...]:
     """How long jobs of the same power of two of GPUs waited for their first start [s]. Raises LedgerError."""
     low = 1 << max(gpus.bit_length() - 1, 0) if gpus else 0
-    latest = f"run = 0 AND gpus >= :low AND gpus < :beyond ORDER BY start_s DESC LIMIT {WAITS}"
-    found = _rows(database, "run_starts", "start_s first_submit_s", latest, low=low, beyond=max(2 * low, 1))
-    return tuple(row.start_s - row.first_submit_s for row in found)
+    starts = schema.run_starts
+    query = (
+        sa.select(starts.c.start_s, starts.c.first_submit_s)
+        .where(starts.c.run == 0, starts.c.gpus >= low, starts.c.gpus < max(2 * low, 1))
+        .order_by(starts.c.start_s.desc())
+        .limit(WAITS)
+    )
+    return tuple(row["start_s"] - row["first_submit_s"] for row in _answers(engine, query))
 
 
-def _rows(database: LedgerDatabase, table: str, columns: str, where: str, **values: Any) -> list[SimpleNamespace]:
-    """Rows of a table, their values by column. columns: their names. Raises LedgerError."""
-    names = columns.split()
-    sql = f"SELECT {', '.join(f'{table}.{name}' for name in names)} FROM {table} WHERE {where}"
-    with database.errors(), database.connect() as connection:
-        found = connection.query(sql, **values)
-    return [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in found]
+def _answers(engine: Engine, query: sa.Select[Any]) -> list[dict[str, Any]]:
+    with engines.ledger_errors(engine), engine.connect() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
 
 
-def _ledger(database: LedgerDatabase, job_id: int) -> Iterator[HistoryRow]:
-    of_job = "job_id = :job_id"
-    made = _rows(database, "actions", "cycle_id kind old new reason outcome message", of_job, job_id=job_id)
-    these = f"id IN (SELECT cycle_id FROM actions WHERE {of_job})"
-    cycles = {cycle.id: cycle for cycle in _rows(database, "cycles", "id recorded_s policy", these, job_id=job_id)}
-    for row in made:
-        if cycle := cycles.get(row.cycle_id):
-            what = row.kind if row.new is None else f"{row.kind} {row.old} -> {row.new}"
-            outcome = ": ".join(text for text in (row.outcome, row.message) if text)
-            yield HistoryRow(cycle.recorded_s, f"slurmsched ({cycle.policy})", what, row.reason, outcome)
-    for row in _rows(database, "outside_changes", "field found expected seen_s cause", of_job, job_id=job_id):
-        what = f"{row.field} was {row.found} where slurmsched had left {row.expected}"
-        yield HistoryRow(row.seen_s, "somebody else", what, row.cause)
+def _ledger(engine: Engine, job_id: int) -> Iterator[HistoryRow]:
+    actions, cycles, changes = schema.actions, schema.cycles, schema.outside_changes
+    query = sa.select(actions, cycles.c.recorded_s, cycles.c.policy).join(cycles, cycles.c.id == actions.c.cycle_id)
+    for row in _answers(engine, query.where(actions.c.job_id == job_id)):
+        what = row["kind"] if row["new"] is None else f"{row['kind']} {row['old']} -> {row['new']}"
+        outcome = ": ".join(text for text in (row["outcome"], row["message"]) if text)
+        yield HistoryRow(row["recorded_s"], f"slurmsched ({row['policy']})", what, row["reason"], outcome)
+    for row in _answers(engine, sa.select(changes).where(changes.c.job_id == job_id)):
+        what = f"{row['field']} was {row['found']} where slurmsched had left {row['expected']}"
+        yield HistoryRow(row["seen_s"], "somebody else", what, row["cause"])
 
 
-def _runs_and_operations(database: LedgerDatabase, job_id: int) -> Iterator[HistoryRow]:
-    of_job, runs = "job_id = :job_id", list[tuple[int, HistoryRow]]()
-    for row in _rows(database, "run_starts", "run start_s gpus", of_job, job_id=job_id):
-        runs.append((row.run, HistoryRow(row.start_s, "Slurm", f"run {row.run} began on {row.gpus} GPUs")))
-    for row in _rows(database, "run_ends", "run end_s executed_s source", of_job, job_id=job_id):
-        what = f"run {row.run} ended after {row.executed_s:.0f} s"
-        runs.append((row.run, HistoryRow(row.end_s, "Slurm", what, outcome=row.source)))
+def _runs_and_operations(engine: Engine, job_id: int) -> Iterator[HistoryRow]:
+    starts, ends, operations = schema.run_starts, schema.run_ends, schema.operations
+    runs = list[tuple[int, HistoryRow]]()
+    for row in _answers(engine, sa.select(starts).where(starts.c.job_id == job_id)):
+        runs.append((row["run"], HistoryRow(row["start_s"], "Slurm", f"run {row['run']} began on {row['gpus']} GPUs")))
+    for row in _answers(engine, sa.select(ends).where(ends.c.job_id == job_id)):
+        what = f"run {row['run']} ended after {row['executed_s']:.0f} s"
+        runs.append((row["run"], HistoryRow(row["end_s"], "Slurm", what, outcome=row["source"])))
     yield from (row for _, row in sorted(runs, key=lambda one: one[0]))  # within a second a run ends before the next
-    for row in _rows(
-        database, "operations", "seen_s dry_run purpose operation nodes stage note", of_job, job_id=job_id
-    ):
-        by = "slurmsched (dry-run)" if row.dry_run else "slurmsched"
-        yield HistoryRow(row.seen_s, by, f"{row.purpose} {row.operation} on {row.nodes}: {row.stage}", row.note)
+    for row in _answers(engine, sa.select(operations).where(operations.c.job_id == job_id)):
+        by = "slurmsched (dry-run)" if row["dry_run"] else "slurmsched"
+        yield HistoryRow(
+            row["seen_s"], by, f"{row['purpose']} {row['operation']} on {row['nodes']}: {row['stage']}", row["note"]
+        )
 
 
 def _unfinished(journal: OverrideLog, job_id: int, known: list[HistoryRow]) -> Iterator[HistoryRow]:

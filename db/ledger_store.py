@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sqlalchemy.engine import Connection, Engine
 
 from slurmsched.config import Config
+from slurmsched.db import database as engines
 from slurmsched.db import ledger_records, move_costs, operation_rows, priority_overrides, services
 from slurmsched.db.attained_service import Completion, EarlierRun, RunEnded
-from slurmsched.db.ledger_database import LedgerDatabase, NoLedger
 from slurmsched.db.move_costs import MoveCosts
-from slurmsched.db.open_database import open_database
 from slurmsched.db.override_log import OverrideLog, by_job
 from slurmsched.db.priority_overrides import PriorityCheck, PriorityOverride, PriorityOverrides
 from slurmsched.db.remembered_jobs import HISTORY_JOBS
@@ -63,9 +64,9 @@ class LedgerState:
     doubted: frozenset[int] = frozenset()
 
 
-def _load(database: LedgerDatabase, config: Config, before: LedgerState | None) -> LedgerState:
+def _load(engine: Engine, config: Config, before: LedgerState | None) -> LedgerState:
     """What is on record now; `before` itself if no other process has appended a cycle since it was made."""
-    with database.connect() as connection:
+    with engine.connect() as connection:
         cycle_id, last_s, recorded_s = ledger_records.last_cycle(connection)
         if before is not None and before.cycle_id == cycle_id:
             return before
@@ -108,7 +109,7 @@ class LedgerStore:
 
     def __init__(
         self,
-        database: LedgerDatabase,
+        engine: Engine,
         *,
         config: Config,
         earlier_runs: EarlierRuns | None = None,
@@ -117,7 +118,7 @@ class LedgerStore:
         read_only: bool = False,
         lease: LeaderLease | None = None,
     ) -> None:
-        self._database = database
+        self._engine = engine
         self._config = config
         self._earlier_runs = earlier_runs
         self._journal = journal
@@ -136,8 +137,8 @@ class LedgerStore:
         """
         begun_s = time.monotonic()
         if not self._read_only:
-            self._database.check_writable()
-        with self._database.errors():
+            engines.check_writable(self._engine)
+        with engines.ledger_errors(self._engine):
             known = self._recorded()
             look = self._looked(known, snapshot, begun_s)
         self._look = look
@@ -154,7 +155,7 @@ class LedgerStore:
         assert look is not None
         known, self._known, self._look = self._known, None, None  # read anew, should this fail
         assert known is not None
-        with self._database.errors():
+        with engines.ledger_errors(self._engine):
             self._known = self._appended(known, look, plan, receipt)
             self._before = look.snapshot
             self._retain(self._known, snapshot.now_s)
@@ -163,11 +164,11 @@ class LedgerStore:
 
     def close(self) -> None:
         """Give the connections back."""
-        self._database.close()
+        self._engine.dispose()
 
     def _recorded(self) -> LedgerState:
         """What is on record, read anew if another process has worked since."""
-        self._known = _load(self._database, self._config, self._known)
+        self._known = _load(self._engine, self._config, self._known)
         return self._known
 
     def _looked(self, known: LedgerState, snapshot: Snapshot, begun_s: float) -> _Look:
@@ -202,7 +203,7 @@ class LedgerStore:
 
     def _past(self, now_s: float) -> RunSources:
         def ends(job_ids: Sequence[int]) -> dict[int, list[RunEnded]]:
-            with self._database.connect() as connection:
+            with self._engine.connect() as connection:
                 return ledger_records.ends_of(connection, job_ids)
 
         ask = self._earlier_runs if self._config.ledger.sacct else None
@@ -267,7 +268,7 @@ class LedgerStore:
         gone = priority_overrides.gone(look.check.overrides, jobs)
         carry = known.carry if plan.ranking is None else plan.ranking.carry
         recorded_s = time.time()
-        with self._database.begin(fenced=True) as connection:
+        with self._transaction() as connection:
             cycle_id = ledger_records.add_cycle(connection, _cycle_row(look, plan, receipt, policy, recorded_s))
             ledger_records.add_facts(connection, [*look.seen.facts, *look.check.changes, *snapshot.placed])
             outcomes = [*map(_found_again(kind), look.adopted), *receipt.outcomes]
@@ -293,10 +294,13 @@ class LedgerStore:
             journal=None,
         )
 
+    def _transaction(self) -> AbstractContextManager[Connection]:
+        return self._lease.fenced(self._engine) if self._lease else self._engine.begin()
+
     def _retain(self, known: LedgerState, now_s: float) -> None:
         keep_days, kind = self._config.ledger.keep_days, self._config.lever.kind
         if ledger_records.due(now_s, known.retained_s) and ledger_records.drop_old(
-            self._database, now_s, keep_days, field=kind
+            self._engine, now_s, keep_days, field=kind
         ):
             known.retained_s = now_s
 
@@ -312,17 +316,21 @@ def open_store(
     url, path = config.ledger.address, config.ledger.journal
     readable = not read_only or os.access(path, os.R_OK)  # who only looks need not be able to read it
     journal = OverrideLog(path, shared=lead.journal if lead else None) if readable else None
-    lease, still_s = (lead.lease, config.leader.lease_s) if lead and not read_only else (None, None)
-    warnings = list[str]()
-    database: LedgerDatabase = NoLedger()
+    if not read_only:
+        engine = engines.open_engine(url, still_s=config.leader.lease_s if lead else None)
+        engines.prepare_schema(engine)
+        lease = lead.lease if lead else None
+        return LedgerStore(engine, config=config, earlier_runs=earlier_runs, journal=journal, lease=lease)
     try:
-        database = open_database(url, read_only=read_only, still_s=still_s, lease=lease)
+        engine = engines.open_engine(url, read_only=True)
+        engines.check_schema(engine)
+        return LedgerStore(engine, config=config, earlier_runs=earlier_runs, journal=journal, read_only=True)
     except LedgerError as error:
-        if not read_only:
-            raise
-        warnings.append(f"without memory of earlier cycles: {error}")
-    return LedgerStore(database, config=config, earlier_runs=earlier_runs, journal=journal, warnings=warnings,
-                       read_only=read_only, lease=lease)  # fmt: skip
+        warning = f"without memory of earlier cycles: {error}"
+        engine = engines.memory_engine()
+        return LedgerStore(
+            engine, config=config, earlier_runs=earlier_runs, journal=journal, warnings=[warning], read_only=True
+        )
 
 
 def _learned(history: Floats, seen: Observation) -> Floats:

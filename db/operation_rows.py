@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
-from slurmsched.db.ledger_database import LedgerConnection
+from slurmsched.db import schema
 from slurmsched.model.operations import Operation, OperationStage
 from slurmsched.model.plan import Plan, Receipt, Requeue, Step
 from slurmsched.model.snapshot import Snapshot
@@ -41,16 +43,15 @@ def operation_rows(snapshot: Snapshot, plan: Plan, receipt: Receipt) -> Iterator
             yield _row(snapshot, operation, stage, refused or operation.note, lost_gpu_s, False)
 
 
-def new_rows(connection: LedgerConnection, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def new_rows(connection: Connection, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows to append: of those of a dry-run only what is new, since every cycle would begin the same anew."""
     return [row for row in rows if not (row["dry_run"] and _known(connection, row))]
 
 
-def _known(connection: LedgerConnection, row: dict[str, Any]) -> bool:
-    names = ("job_id", "first_submit_s", "purpose", "dry_run")
-    same = " AND ".join(f"{name} = :{name}" for name in names)
-    values = {name: row[name] for name in names}
-    return bool(connection.query(f"SELECT id FROM operations WHERE {same} LIMIT 1", **values))
+def _known(connection: Connection, row: dict[str, Any]) -> bool:
+    table = schema.operations
+    same = [table.c[name] == row[name] for name in ("job_id", "first_submit_s", "purpose", "dry_run")]
+    return connection.scalar(sa.select(table.c.id).where(*same).limit(1)) is not None
 
 
 def _row(

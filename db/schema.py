@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from slurmsched.db.ledger_columns import WORD, longest_text
+HEAD = "0001"  # revision of the newest migration
 
 Key = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite counts up only INTEGER keys
 LongText = sa.Text().with_variant(sa.Text(4_294_967_295), "mysql", "mariadb")  # LONGTEXT; loads no dialect
+REASON_CHARACTERS = 500
 
 metadata = sa.MetaData(
     naming_convention={"ix": "ix_%(table_name)s_%(column_0_name)s", "pk": "pk_%(table_name)s"},
@@ -51,8 +52,8 @@ def _flag(name: str) -> sa.Column:
     return sa.Column(name, sa.Boolean, nullable=False)
 
 
-def _word(name: str) -> sa.Column:
-    return sa.Column(name, sa.String(longest_text("", name)), nullable=False)
+def _word(name: str, characters: int = 32) -> sa.Column:
+    return sa.Column(name, sa.String(characters), nullable=False)
 
 
 cycles = _table(
@@ -62,14 +63,14 @@ cycles = _table(
     _real("recorded_s"),  # clock when this row was written, after the last write to Slurm
     _real("duration_s"),
     _word("digest"),
-    _word("policy"),
+    _word("policy", 100),
     _whole("jobs"),
     _whole("planned"),
     _whole("written"),
     _whole("refused"),
     _whole("deferred"),
     _flag("dry_run"),
-    _word("stopped"),
+    _word("stopped", REASON_CHARACTERS),
 )
 actions = _table(
     "actions",
@@ -80,9 +81,9 @@ actions = _table(
     _whole("old", nullable=True),
     _whole("new", nullable=True),
     _whole("base", nullable=True),
-    _word("reason"),
+    _word("reason", REASON_CHARACTERS),
     _word("outcome"),  # written, refused, unknown; journal = found in the journal after a crash
-    _word("message"),
+    _word("message", REASON_CHARACTERS),
 )
 run_starts = _table(
     "run_starts",
@@ -133,20 +134,20 @@ outside_changes = _table(  # somebody else changed a nice or site factor
     _whole("base"),  # from now on
     _time("seen_s"),
     _real("backoff_until_s"),
-    _word("cause"),
+    _word("cause", REASON_CHARACTERS),
 )
 placements = _table(  # what a job of several GPUs got at its start, beside the best it could have had
     "placements",
     _count(),
     *_job(),
     _time("start_s"),
-    _word("nodes"),
+    _word("nodes", REASON_CHARACTERS),
     _whole("gpus"),
     _real("got_gb_per_s", nullable=True),
     _real("best_gb_per_s", nullable=True),
     _real("ratio"),
     _flag("pinned"),
-    _word("note"),
+    _word("note", REASON_CHARACTERS),
 )
 services = _table(
     "services",
@@ -186,21 +187,21 @@ priority_overrides = _table(  # see priority_overrides.PriorityOverride
 carries = _table(
     "carries",
     sa.Column("cycle_id", Key, primary_key=True, autoincrement=False),
-    _word("policy"),
+    _word("policy", 100),
     sa.Column("carry", LongText, nullable=False),
 )
 operations = _table(  # preemptions and gang reservations: a row whenever one begins, moves on or takes GPUs
     "operations",
     _count(),
     _time("seen_s"),
-    _word("operation"),
+    _word("operation", 64),
     _word("purpose"),
     *_job(),  # that it is for
-    _word("user"),
+    _word("user", 100),
     _whole("gpus"),
     sa.Column("nodes", LongText, nullable=False),
     _word("stage"),
-    _word("note"),
+    _word("note", REASON_CHARACTERS),
     _whole("victims"),
     _real("lost_gpu_s"),  # work lost by the requeues of this row
     _real("idle_gpu_s"),  # idle on its nodes up to this row
@@ -208,13 +209,13 @@ operations = _table(  # preemptions and gang reservations: a row whenever one be
 )
 chores = _table(  # what is done now and then, and when it was last
     "chores",
-    sa.Column("name", sa.String(WORD), primary_key=True),
+    sa.Column("name", sa.String(32), primary_key=True),
     _real("done_s"),
 )
 leader = _table(  # one row: who may write, see leader_lease.LeaderLease
     "leader",
-    sa.Column("name", sa.String(WORD), primary_key=True),
-    _word("holder"),
+    sa.Column("name", sa.String(32), primary_key=True),
+    _word("holder", 200),
     _whole("term"),
     _real("ends_s"),  # by this database's clock
     _real("lease_s"),  # of the leader, from each renewal on
@@ -224,7 +225,7 @@ shared_lines = (
         # what moves of jobs cost, one row
         "shared_lines",
         _count(),
-        sa.Column("file", sa.String(WORD), nullable=False, index=True),
+        sa.Column("file", sa.String(32), nullable=False, index=True),
         _whole("term"),
         _real("time_s"),  # clock of the host that wrote it
         sa.Column("text", LongText, nullable=False),

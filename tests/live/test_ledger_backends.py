@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slurmsched.db import database as engines
-from slurmsched.db.ledger_columns import HEAD
+from slurmsched.db import schema
 from slurmsched.db.ledger_store import LedgerStore
 from slurmsched.errors import LedgerError
 from tests.live.lab import run
@@ -170,7 +170,7 @@ def test_install_page__as_written(lab: None) -> None:
     with emptied(MARIADB):
         done = subprocess.run(["sh", "-c", script], input=text, capture_output=True, text=True, check=True, timeout=60)
         assert missing_tables(MARIADB) == set()
-    shown = f"mysql://slurmsched@127.0.0.1/slurmsched: schema {HEAD}, up to date"
+    shown = f"mysql://slurmsched@127.0.0.1/slurmsched: schema {schema.HEAD}, up to date"
     assert done.stdout.splitlines()[:3] == [shown, "ledger.password", "slurmsched.toml"]
     assert f"password_file {mine}/ledger.password: others may read or write it (-rw----r--)" in done.stdout
     assert done.stdout.splitlines()[-1] == f"exit {LedgerError.exit_code}"

@@ -14,7 +14,7 @@ from tests.recorded.playback import HERE, recorded_versions
 ROOT = Path(__file__).parents[3]
 LIBRARIES = {
     "alembic", "dask", "jinja2", "numba", "plotly", "polars", "prometheus_client", "pydantic_settings", "pyslurm",
-    "rich", "scipy", "sklearn", "sqlalchemy", "structlog", "textual", "yaml",
+    "rich", "scipy", "sklearn", "structlog", "textual", "yaml",
 }  # fmt: skip
 OURS = {
     "slurmsched.db.leader_files",
@@ -37,6 +37,8 @@ OURS = {
     "slurmsched.topology.rocm_smi",
     "slurmsched.topology.slurmd_log",
     "slurmsched.observe.web",
+    "sqlalchemy.dialects.mysql",
+    "sqlalchemy.dialects.postgresql",
 }
 # A Slurm that answers from a recording; then the command, its exit code and what it has loaded.
 COMMAND = """

@@ -17,7 +17,6 @@ from slurmsched.config import Config
 from slurmsched.config_file import parse_config
 from slurmsched.db import database as engines
 from slurmsched.db import ledger_records, schema
-from slurmsched.db.ledger_columns import HEAD
 from slurmsched.db.ledger_queries import operations_since
 from slurmsched.db.ledger_store import LedgerStore, open_store
 from slurmsched.db.override_log import OverrideLog
@@ -116,10 +115,8 @@ def operations_of(
 
 
 def rows_of(store: LedgerStore, table: sa.Table) -> list[dict[str, object]]:
-    names = table.c.keys()
-    with store._database.connect() as connection:
-        rows = connection.query(f"SELECT {', '.join(f'{table.name}.{name}' for name in names)} FROM {table.name}")
-    return [dict(zip(names, row, strict=True)) for row in rows]
+    with store._engine.connect() as connection:
+        return [dict(row) for row in connection.execute(sa.select(table)).mappings()]
 
 
 @contextmanager
@@ -296,7 +293,7 @@ class LedgerSuite:
             command.check(config)  # raises where something differs
             version = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
         engine.dispose()
-        assert version == HEAD
+        assert version == schema.HEAD
 
     def test_migrations__go_down_to_nothing(self, ledger_url: str) -> None:
         """Every migration can be undone."""
@@ -326,7 +323,7 @@ class LedgerSuite:
         with engine.begin() as connection:
             connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
         engine.dispose()
-        said = f"has schema 9999, this slurmsched knows {HEAD}; install the newer slurmsched again"
+        said = f"has schema 9999, this slurmsched knows {schema.HEAD}; install the newer slurmsched again"
         with pytest.raises(LedgerError, match=said):
             reopen()
         with pytest.raises(LedgerError, match=said):
@@ -676,7 +673,7 @@ class LedgerSuite:
         cycle(store, 1200.0, running(1, start_s=1100.0, now_s=1200.0), *done, outcomes=[nice(0, 1, 0, 2)])
         now_s = 1200.0 + 11 * DAY_S
         cycle(store, now_s, running(1, start_s=1100.0, now_s=now_s))
-        ledger_records.drop_old(store._database, now_s, keep_days, field="nice")
+        ledger_records.drop_old(store._engine, now_s, keep_days, field="nice")
         left = {name: len(rows_of(store, schema.metadata.tables[name])) for name in ("run_starts", "run_ends",
                 "completions", "actions", "cycles")}  # fmt: skip
         assert left == {"run_starts": 1, "run_ends": 0, "completions": 0, "actions": 0, "cycles": 1}

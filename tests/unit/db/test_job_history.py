@@ -34,8 +34,8 @@ ENDED = {**JOB, "run": 0, "start_s": 120.0, "end_s": 180.0, "executed_s": 60.0, 
 def ledger(tmp_path: Path) -> str:
     """The URL of a ledger with one of each of job 7, and one write of another job."""
     url = f"sqlite:///{tmp_path}/ledger.db"
-    engines.upgrade_schema(url)
     engine = sa.create_engine(url)
+    schema.metadata.create_all(engine)
     rows = [(schema.cycles, CYCLE), (schema.actions, WROTE), (schema.actions, {**WROTE, "job_id": 8}),
             (schema.actions, {**WROTE, "kind": "requeue", "old": None, "new": None, "outcome": "refused",
                               "message": "no"}),
@@ -126,7 +126,7 @@ def test_past__one_connection_and_no_question_after_one_that_failed(tmp_path: Pa
     monkeypatch.setattr(engines, "open_engine", lambda *at, **how: opened.append(how) or true_open(*at, **how))
     monkeypatch.setattr(sa.Engine, "connect", connect)
     known = past_of_job(LedgerPlace(f"sqlite:///{tmp_path}/x.db", tmp_path / "journal", True, 2.0), 7, 8)
-    assert (len(failed), opened) == (1, [{"read_only": True, "patience_s": 2.0, "still_s": None}])
+    assert (len(failed), opened) == (1, [{"read_only": True, "patience_s": 2.0}])
     assert [text.partition(": ")[0] for text in known.unread] == [
         "writes and changes by others, runs and operations, past waits, what hosts share"]  # fmt: skip
 

@@ -11,16 +11,14 @@ import sqlalchemy as sa
 from slurmsched.config import Config
 from slurmsched.config_file import parse_config
 from slurmsched.db import database as engines
-from slurmsched.db import ledger_database, ledger_records, schema
-from slurmsched.db.ledger_database import SqliteFile
+from slurmsched.db import ledger_records
 from slurmsched.db.ledger_store import open_store
-from slurmsched.db.open_database import open_database
 from slurmsched.db.override_log import OverrideLog
 from slurmsched.errors import LedgerError
 from slurmsched.logs import Log
 from slurmsched.model import Plan, Receipt
 from slurmsched.testing import snapshot
-from tests.unit.db.ledger_suite import CutSuite, LedgerSuite, cycle, nice, pending, rows_of, running
+from tests.unit.db.ledger_suite import CutSuite, LedgerSuite, cycle, nice, pending, running
 
 
 @pytest.fixture
@@ -49,7 +47,7 @@ def test_append__a_locked_database_fails_clearly_and_loses_nothing(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What could not be remembered is in the journal; the next cycle takes it from there."""
-    monkeypatch.setattr(ledger_database, "BUSY_S", 0)
+    monkeypatch.setattr(engines, "BUSY_S", 0)
     store = open_store(config)
     cycle(store, 1100.0, pending(nice=5))
     recalled = store.recall(snapshot([pending(nice=5), running(2, start_s=1150.0, now_s=1200.0)], now_s=1200.0))
@@ -71,14 +69,14 @@ def test_append__a_full_disk_fails_clearly_and_the_next_cycle_works(config: Conf
     """The cycle is on record as a whole or not at all."""
     store = open_store(config)
     cycle(store, 1100.0, pending())
-    with store._database.connect() as connection:
-        [(pages,)] = connection.query("PRAGMA page_count")
-        connection.query(f"PRAGMA max_page_count = {pages}")
+    with store._engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
     many = [running(job_id, start_s=1150.0, now_s=1200.0) for job_id in range(2, 2000)]
     with pytest.raises(LedgerError, match="full; free some space"):
         cycle(store, 1200.0, *many)
-    with store._database.connect() as connection:
-        connection.query("PRAGMA max_page_count = 1000000")
+    with store._engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA max_page_count = 1000000")
     assert cycle(store, 1300.0, *many[:1]).jobs.attained_gpu_s.tolist() == [200.0]
 
 
@@ -159,27 +157,6 @@ def test_recall__a_bad_line_of_the_journal_is_told_of_once(config: Config, monke
     assert told == ["journal.lines_set_aside"]
 
 
-def test_ledger__is_the_same_by_sqlalchemy(tmp_path: Path) -> None:
-    """An option in the URL takes SQLAlchemy's way, as a server does: the same rows, and the same is recalled."""
-    found, recalled = [], []
-    for name, options in (("plain", ""), ("options", "?timeout=5")):
-        url = f"sqlite:///{tmp_path}/{name}.db"
-        config = parse_config({"ledger": {"url": f"{url}{options}", "journal": str(tmp_path / f"{name}.jsonl")}})
-        open_store(parse_config({"ledger": {"url": url}})).close()
-        ran = running(2, start_s=1150.0, now_s=1200.0)
-        cycle(open_store(config), 1100.0, pending(nice=5), outcomes=[nice(5, -800, 5)])
-        cycle(open_store(config), 1200.0, pending(nice=-800), ran)
-        store = open_store(config)
-        recalled.append(cycle(store, 1300.0, pending(nice=7)).jobs)
-        found.append({table.name: rows_of(store, table) for table in schema.metadata.sorted_tables})
-        assert isinstance(store._database, SqliteFile if not options else engines.EngineDatabase)
-    for row in (row for tables in found for row in tables["cycles"]):
-        del row["recorded_s"], row["duration_s"]
-    assert found[0] == found[1]
-    assert {name for name, rows in found[0].items() if rows} >= {"cycles", "actions", "run_starts", "outside_changes"}
-    assert [jobs.base_nice.tolist() for jobs in recalled] == [[7], [7]]
-
-
 MINUTE = (
     """INSERT INTO cycles VALUES (NULL, :now, :now, 0.1, '0123456789abcdef', 'las', 10000, 500, 500, 0, 0, 0, '')"""
 )
@@ -190,21 +167,22 @@ WRITES = """WITH RECURSIVE series(value) AS (SELECT 1 UNION ALL SELECT value + 1
 
 def test_retention__keeps_up_with_500_writes_a_minute(config: Config) -> None:
     """Half a day of the fastest pace there is, an hour of it kept: no more ever stays, at a second a cycle."""
-    database = open_database(config.ledger.url)
+    engine = engines.open_engine(config.ledger.url)
+    engines.prepare_schema(engine)
     kept, cycles = [], []
     for hour in range(1, 13):
-        with database.begin() as connection:
+        with engine.begin() as connection:
             for minute in range(60):
                 now = {"now": hour * 3600 + minute * 60}
-                connection.execute(MINUTE, **now)
-                connection.execute(WRITES, **now)
+                connection.exec_driver_sql(MINUTE, now)
+                connection.exec_driver_sql(WRITES, now)
         tries = iter(range(60))  # an hour has no more cycles
         cycles.append(
-            1 + next(n for n in tries if ledger_records.drop_old(database, hour * 3600 + 3540, 1 / 24, field="nice"))
+            1 + next(n for n in tries if ledger_records.drop_old(engine, hour * 3600 + 3540, 1 / 24, field="nice"))
         )
-        with database.connect() as connection:
-            kept += [count for (count,) in connection.query("SELECT count(*) FROM actions")]
-    database.close()
+        with engine.connect() as connection:
+            kept.append(connection.exec_driver_sql("SELECT count(*) FROM actions").scalar())
+    engine.dispose()
     assert (max(kept), max(cycles) <= 60) == (60 * 500 + 500, True)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from slurmsched.config import Config
 from slurmsched.config_file import parse_config
-from slurmsched.db.ledger_columns import HEAD
+from slurmsched.db import schema
 from slurmsched.db.ledger_store import open_store
 from slurmsched.slurm.doctor import CheckResult, site_checks
 from slurmsched.slurm.doctor.site_checks import check_files, service_user
@@ -57,7 +57,7 @@ def test_file_findings__of_a_fresh_folder_are_all_ok(folder: Path) -> None:
 def test_file_findings__of_a_ledger_in_use(folder: Path) -> None:
     """The schema is looked at too."""
     open_store(configured(folder)).close()
-    assert judged(configured(folder))["ledger"].detail.endswith(f"ledger.db: schema {HEAD}")
+    assert judged(configured(folder))["ledger"].detail.endswith(f"ledger.db: schema {schema.HEAD}")
     (folder / "ledger.db").write_bytes(b"this is no database, by far" * 100)
     assert judged(configured(folder))["ledger"].verdict == "fail"
 
