@@ -110,7 +110,10 @@ def _print_jobs(out: Output, found: Sequence[Advice]) -> None:
     if not found:
         out.line("no job request wastes GPU time", "ok")
         return
-    rows = [(f"{one.gpu_h:,.0f}", one.rule, one.user, _named(one.job_ids), one.change) for one in advice_groups(found)]
+    rows = [
+        (f"{one.gpu_h:,.0f}", one.rule, one.user, _ids_in_words(one.job_ids), one.change)
+        for one in advice_groups(found)
+    ]
     out.table(("GPU h>", "rule", "user", "jobs", "write instead"), rows)
     out.line()
     broken = {one.rule for one in found}
@@ -119,7 +122,7 @@ def _print_jobs(out: Output, found: Sequence[Advice]) -> None:
             _wrapped(out, f"{rule.name}: {rule.wrong}. {rule.why} GPU h: {rule.stake}.")
 
 
-def _named(job_ids: Sequence[int]) -> str:
+def _ids_in_words(job_ids: Sequence[int]) -> str:
     """ "12", "12 and 3 more"."""
     first = str(job_ids[0])
     return first if len(job_ids) == 1 else f"{first} and {len(job_ids) - 1} more"

@@ -98,14 +98,14 @@ def command(
     """
     from slurmsched.logs import configure
     from slurmsched.sim.experiments.comparison import with_daemon_preemption as beside
-    from slurmsched.sim.experiments.job_rows import check_name, joined, write_job_rows
+    from slurmsched.sim.experiments.job_rows import check_schedule_name, joined, write_job_rows
     from slurmsched.sim.experiments.replay_request import ReplayRequest
 
     configure("warning")
     refuse_folder(page)
     refuse_folder(jobs_out)
     if jobs_out is not None:
-        check_name(jobs_out)
+        check_schedule_name(jobs_out)
     chosen, taking = Chosen.taken(words), sections(preempt, hints)
     asked = [read(trace, kind, pairs, strict) for trace in traces]
     model = model or chosen.model_for(asked)

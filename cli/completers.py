@@ -23,7 +23,7 @@ def plugins(*kinds: str) -> Completer:
     return complete
 
 
-def published_tables(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+def complete_published_tables(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Names of the published tables."""
     from slurmsched.sim.experiments.reproduction import table_names
 
@@ -32,14 +32,14 @@ def published_tables(_context: click.Context, _parameter: click.Parameter, incom
 
 def squeue(letter: str) -> Completer:
     """Values in the queue by squeue's letter, such as "i" for job ids; the last of a list that commas separate."""
-    return lambda context, _parameter, incomplete: _last(
+    return lambda context, _parameter, incomplete: _complete_last_word(
         incomplete, _printed(context, "squeue", "-h", "-o", f"%{letter}")
     )
 
 
 def partitions(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Partitions of the cluster; the last of a list that commas separate."""
-    return _last(incomplete, _printed(context, "sinfo", "-h", "-o", "%R"))
+    return _complete_last_word(incomplete, _printed(context, "sinfo", "-h", "-o", "%R"))
 
 
 def nodes(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -47,7 +47,7 @@ def nodes(context: click.Context, _parameter: click.Parameter, incomplete: str) 
     return _matching(_printed(context, "sinfo", "-h", "-N", "-o", "%N"), incomplete)
 
 
-def _last(incomplete: str, values: Iterable[str]) -> list[str]:
+def _complete_last_word(incomplete: str, values: Iterable[str]) -> list[str]:
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{value}" for value in _matching(values, last)]
 

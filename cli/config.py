@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli import framework
-from slurmsched.cli.framework import CommandGroup, Output, complain, examined, read_settings
+from slurmsched.cli.framework import CommandGroup, Output, complain, examined, read_config_sources
 from slurmsched.errors import ConfigError, LedgerError
 from slurmsched.passwords import url_without_password, without_passwords
 
@@ -24,7 +24,7 @@ def command() -> None:
 
 @framework.examples(("slurmsched --config new.toml config check", "Check a file before it is put in place."))
 @framework.with_command(command, "check")
-def check(out: Output) -> int:
+def check_config(out: Output) -> int:
     """Check the configuration and the parameters of its plug-ins.
 
     Lists all faults of the file and the variables. Exit code 2 if there is one.
@@ -48,11 +48,11 @@ def check(out: Output) -> int:
 
 @framework.examples(("slurmsched config show", "All values and their sources."))
 @framework.with_command(command, "show")
-def show(out: Output) -> None:
+def show_config(out: Output) -> None:
     """Show the value and the source of every key."""
     from slurmsched.config_text import flat, toml_value
 
-    found = read_settings()
+    found = read_config_sources()
     rows = [(key, _masked(key, value), found.source(key)) for key, value in flat(found.config)]
     if out.as_json:
         values = [{"key": key, "value": value, "source": source} for key, value, source in rows]

@@ -18,12 +18,12 @@ def command(apply: bool, dry_run: bool) -> None:
     SIGHUP reads the configuration again; SIGTERM stops after the current cycle. Logs go to stderr: JSON lines, or
     text on a terminal (log.format). systemd is notified by sd_notify.
     """
-    from slurmsched.daemon.lock import exclusive
+    from slurmsched.daemon.lock import exclusive_lock
     from slurmsched.daemon.loop import Loop
     from slurmsched.daemon.service import Notifier
 
     forced = "dry-run" if dry_run else "apply" if apply else None
-    with exclusive(read_config().ledger.lock) as publish:
+    with exclusive_lock(read_config().ledger.lock) as publish:
         loop = Loop(read_config, Notifier(), forced, publish)
         loop.signals.listen()
         loop.run()

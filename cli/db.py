@@ -15,7 +15,7 @@ def command() -> None:
 
 @framework.examples(("slurmsched db upgrade", "Create or upgrade the ledger."))
 @framework.with_command(command, "upgrade")
-def upgrade(out: Output) -> None:
+def upgrade_ledger(out: Output) -> None:
     """Create the ledger, or upgrade its schema.
 
     Does nothing if the schema is up to date.

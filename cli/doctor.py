@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slurmsched.cli import framework
-from slurmsched.cli.framework import ANSWER_NO, Output, read_settings
+from slurmsched.cli.framework import ANSWER_NO, Output, read_config_sources
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ def command(out: Output, probe: bool, everything: bool) -> int:
     """
     from slurmsched.slurm.doctor.diagnosis import diagnose
 
-    loaded = read_settings()
+    loaded = read_config_sources()
     found = diagnose(loaded.config, probe=probe, path=loaded.path)
     if out.as_json:
         out.json({"findings": found}, schema="doctor")

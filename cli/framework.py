@@ -36,7 +36,7 @@ ANSWER_NO = 10  # exit code of a negative answer: it would wait, it differs, a c
 READ = "slurmsched.settings"  # in the context of click, once they were read
 
 
-def read_settings() -> LoadedConfig:
+def read_config_sources() -> LoadedConfig:
     """The configuration named by --config (or found, see config_path), with the source of each value."""
     from slurmsched.config_file import config_path, load_settings
 
@@ -55,7 +55,7 @@ def examined() -> tuple[LoadedConfig, list[ConfigError]]:
 
 def read_config(*, plugins: bool = True) -> Config:
     """The configuration alone. plugins: also see that its plug-ins can be made, before anything is asked of Slurm."""
-    tree = read_settings().config
+    tree = read_config_sources().config
     if plugins:
         from slurmsched.registry import configured
 
@@ -337,14 +337,14 @@ def with_output(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(out=Output(as_json=as_json, color=not no_color), **values)
         except ConfigError as error:
-            if error.source or not (option := _given(f"--{error.key.partition('.')[0]}")):
+            if error.source or not (option := _option_text(f"--{error.key.partition('.')[0]}")):
                 raise
             raise ConfigError(error.message, key=error.key, source=option) from error
 
     return wrapped
 
 
-def _given(option: str) -> str:
+def _option_text(option: str) -> str:
     """The option, where the command line has it; else ""."""
     context = click.get_current_context()
     named = (one.name or "" for one in context.command.params if option in one.opts)
@@ -356,11 +356,11 @@ def command_line() -> str:
     context, words = click.get_current_context(), list[str]()
     for one in sorted(context.command.params, key=lambda one: isinstance(one, click.Option)):
         if context.get_parameter_source(one.name or "") is ParameterSource.COMMANDLINE:
-            words += _typed(one, context.params.get(one.name or ""))
+            words += _option_words(one, context.params.get(one.name or ""))
     return shlex.join([*context.command_path.split(), *words])
 
 
-def _typed(one: click.Parameter, value: Any) -> list[str]:
+def _option_words(one: click.Parameter, value: Any) -> list[str]:
     """The words of a command line that give this value."""
     values = value if isinstance(value, list | tuple) else [value]
     if isinstance(one, click.Argument):
@@ -420,12 +420,12 @@ def _dumped(value: Any, options: int) -> str:
     import orjson
 
     try:
-        return orjson.dumps(value, option=options, default=_plain).decode()
+        return orjson.dumps(value, option=options, default=_json_default).decode()
     except TypeError:  # half a character, which only names of files can have
-        return orjson.dumps(replace_surrogates(value), option=options, default=_plain).decode()
+        return orjson.dumps(replace_surrogates(value), option=options, default=_json_default).decode()
 
 
-def _plain(value: Any) -> Any:
+def _json_default(value: Any) -> Any:
     if isinstance(value, frozenset | set | tuple):
         return sorted(value) if not isinstance(value, tuple) else list(value)
     if hasattr(value, "model_dump"):

@@ -16,7 +16,7 @@ def command() -> None:
 @framework.examples(("slurmsched hints check 'slurmsched: preempt=yes'", "Whether the comment is understood."))
 @framework.with_command(command, "check")
 @click.argument("text")
-def check(out: Output, text: str) -> int:
+def check_hint(out: Output, text: str) -> int:
     """Explain how slurmsched reads the comment TEXT.
 
     Exit code 2: part of TEXT is not understood.

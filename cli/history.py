@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from slurmsched.model.job_details import HistoryRow
 
 
-def _shown(text: str) -> str:
+def _shown_text(text: str) -> str:
     from slurmsched.observe.explain.wording import printable
 
     return printable(text)
@@ -23,10 +23,10 @@ def _shown(text: str) -> str:
 LISTING = Listing(
     (
         Column("time", "time_s", "time", text=clock),
-        Column("by", "by", "by", text=_shown),
-        Column("what", "what", "what", text=_shown),
-        Column("reason", "reason", "reason", "r", text=_shown),
-        Column("outcome", "outcome", "outcome", text=_shown),
+        Column("by", "by", "by", text=_shown_text),
+        Column("what", "what", "what", text=_shown_text),
+        Column("reason", "reason", "reason", "r", text=_shown_text),
+        Column("outcome", "outcome", "outcome", text=_shown_text),
     )
 )
 
@@ -64,9 +64,9 @@ def _print(out: Output, job: int, rows: list[HistoryRow], unread: list[str], not
         out.line(f"nothing is on record of job {job}" + (" in what could be read" if unread else ""))
     for line in unread:
         if choice.plain:
-            complain(f"not read: {_shown(line)}")
+            complain(f"not read: {_shown_text(line)}")
         else:
-            out.line(f"not read: {_shown(line)}", "warning")
+            out.line(f"not read: {_shown_text(line)}", "warning")
     out.notes(notes, (), plain=choice.plain)
 
 

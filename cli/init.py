@@ -58,7 +58,7 @@ def command(
 
     settings = load_config(None).slurm
     found = discover_site(open_commands(settings))
-    chosen = _chosen(found, partitions)
+    chosen = _chosen_partitions(found, partitions)
     proposal, unchecked = _proposal(found, settings, days) if days else (None, "")
     text = first_config(
         found, chosen, bin_dir=settings.bin_dir, conf=settings.conf, proposal=proposal, unchecked=unchecked
@@ -66,8 +66,8 @@ def command(
     if only_print:
         out.line(text.rstrip())
         return 0
-    path = _path(file)
-    _write(path, text)
+    path = _configuration_path(file)
+    _write_new_file(path, text)
     findings = _examined(path)
     if out.as_json:
         out.json({"file": path, "partitions": chosen, "operator": _operator(found, user), "findings": findings,
@@ -93,7 +93,7 @@ def _proposal(found: DiscoveredSite, settings: SlurmConfig, days: int) -> tuple[
         return None, f"Not checked on the jobs of this site: {' '.join(escape_terminal(str(error)).split())}"
 
 
-def _chosen(found: DiscoveredSite, partitions: tuple[str, ...]) -> tuple[str, ...]:
+def _chosen_partitions(found: DiscoveredSite, partitions: tuple[str, ...]) -> tuple[str, ...]:
     """The partitions asked for, or all with GPUs. Raises ConfigError where there are none."""
     from slurmsched.errors import ConfigError
 
@@ -106,14 +106,14 @@ def _chosen(found: DiscoveredSite, partitions: tuple[str, ...]) -> tuple[str, ..
     return partitions or tuple(known)
 
 
-def _path(file: Path | None) -> Path:
+def _configuration_path(file: Path | None) -> Path:
     from slurmsched.config_file import SYSTEM_FILE
 
     given = click.get_current_context().find_root().params["config"]
     return file or (Path(given) if given else SYSTEM_FILE)
 
 
-def _write(path: Path, text: str) -> None:
+def _write_new_file(path: Path, text: str) -> None:
     """A new file, whole or not at all. Raises InputError where there is one already, or none can be made."""
     from slurmsched.errors import InputError
 

@@ -60,7 +60,7 @@ def _page(context: click.Context, body: str) -> str:
     usage = " ".join(command.collect_usage_pieces(context))
     parts = [
         f'.TH "{title.upper()}" "1" "" "slurmsched" "slurmsched manual"\n',
-        f".SH NAME\n{_roff(title)} \\- {_roff(_first(command))}\n",
+        f".SH NAME\n{_roff(title)} \\- {_roff(_short_help(command))}\n",
         f".SH SYNOPSIS\n.B {_roff(context.command_path)}\n{_roff(usage)}\n",
         f".SH DESCRIPTION\n{_paragraphs(command.help or '')}",
         _options(context),
@@ -124,7 +124,7 @@ def _listed(root: click.Context) -> list[str]:
     lines = [".SH COMMANDS\n"]
     for name in cli.list_commands(root):
         command = cli.get_command(root, name)
-        lines.append(f".TP\n.BR slurmsched-{_roff(name)} (1)\n{_roff(_first(command))}\n")
+        lines.append(f".TP\n.BR slurmsched-{_roff(name)} (1)\n{_roff(_short_help(command))}\n")
     return lines
 
 
@@ -146,7 +146,7 @@ def _options(context: click.Context, heading: str = ".SH OPTIONS\n") -> str:
     return heading + "".join(f".TP\n.B {_roff(names)}\n{_roff(text)}\n" for names, text in records) if records else ""
 
 
-def _first(command: click.Command | None) -> str:
+def _short_help(command: click.Command | None) -> str:
     return command.get_short_help_str(limit=200).rstrip(".") if command is not None else ""
 
 

@@ -61,12 +61,12 @@ def print_operations(out: Output, operations: Sequence[Operation], now_s: float)
         for job_id, waits in groupby(
             sorted(operation.waits, key=lambda wait: wait.job_id), key=lambda wait: wait.job_id
         ):
-            out.line(f"  {_waiting(job_id, list(waits))}")
+            out.line(f"  {_wait_line(job_id, list(waits))}")
         for victim in operation.victims:
             out.line(f"  victim {victim.job_id} {victim.loses}")
 
 
-def _waiting(job_id: int, waits: Sequence[NodeWait]) -> str:
+def _wait_line(job_id: int, waits: Sequence[NodeWait]) -> str:
     from slurmsched.model.hostlists import fold_hostlist
 
     nodes = fold_hostlist(wait.node for wait in waits)
@@ -76,11 +76,11 @@ def _waiting(job_id: int, waits: Sequence[NodeWait]) -> str:
 def print_steps(out: Output, steps: Sequence[Step]) -> None:
     """A table of them, none where there are none."""
     if steps:
-        rows = [(step.operation, _word(step), step.job_id, step.reason) for step in steps]
+        rows = [(step.operation, _step_words(step), step.job_id, step.reason) for step in steps]
         out.table(("operation", "step", "job>", "reason"), rows)
 
 
-def _word(step: Step) -> str:
+def _step_words(step: Step) -> str:
     """What is done, in a word or two."""
     from slurmsched.model.plan import AskSize, SetField, ShrinkJob
 

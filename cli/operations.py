@@ -64,12 +64,12 @@ def command(out: Output, keeps: JobFilter, since: str, choice: Choice) -> None:
         LISTING.show(out, rows, choice)
     if choice.plain:
         return
-    out.line(f"in {since}: {_said(sums[0])}")
+    out.line(f"in {since}: {_totals_in_words(sums[0])}")
     if sums[1].preemptions or sums[1].gang_reservations:
-        out.line(f"dry-run would have: {_said(sums[1])}")
+        out.line(f"dry-run would have: {_totals_in_words(sums[1])}")
 
 
-def _said(sums: OperationTotals) -> str:
+def _totals_in_words(sums: OperationTotals) -> str:
     lost, idle = as_hours(sums.lost_gpu_s), as_hours(sums.idle_gpu_s)
     what = f"{pluralize(sums.preemptions, 'preemption')}, {pluralize(sums.gang_reservations, 'gang reservation')}"
     return f"{what}; {lost} GPU hours of work lost, {idle} held idle"

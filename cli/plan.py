@@ -76,7 +76,7 @@ def command(out: Output, limit: int, jobs: Path | None, nodes: Path | None, keep
     if nodes and not jobs:
         raise click.UsageError("--nodes-file needs --jobs-file")
     tree = read_config()
-    snapshot, plan = _of_files(tree, jobs, nodes) if jobs else _of_slurm(tree)
+    snapshot, plan = _of_files(tree, jobs, nodes) if jobs else _plan_of_slurm(tree)
     if out.as_json:
         changes = _changes(snapshot, plan, tree.lever.kind, limit, keeps, choice.sort)
         out.json(plan_tree(snapshot, plan, tree.lever.kind, limit) | {"changes": changes}, schema="plan")
@@ -87,7 +87,7 @@ def command(out: Output, limit: int, jobs: Path | None, nodes: Path | None, keep
         print_plan(out, snapshot, plan, tree.lever.kind, limit, keeps, choice)
 
 
-def _of_slurm(tree: Config) -> tuple[Snapshot, Plan]:
+def _plan_of_slurm(tree: Config) -> tuple[Snapshot, Plan]:
     from slurmsched.daemon.cycle_parts import open_cycle_parts
 
     with open_cycle_parts(tree, apply=False, read_only=True) as parts:
@@ -123,7 +123,7 @@ def _changes(
 
 def plan_tree(snapshot: Snapshot, plan: Plan, lever: str, limit: int) -> dict[str, Any]:
     """The plan as JSON has it. as_slurm: why the order is Slurm's own, null where it is not."""
-    from slurmsched.observe.queue_rows import as_slurm, operation_rows
+    from slurmsched.observe.queue_rows import as_slurm, operation_records
 
     return {
         "cluster": snapshot.site.cluster,
@@ -135,7 +135,7 @@ def plan_tree(snapshot: Snapshot, plan: Plan, lever: str, limit: int) -> dict[st
         "deferred": plan.deferred,
         "changes": _changes(snapshot, plan, lever, limit),
         "steps": step_rows(parted(plan.actions)[1]),
-        "operations": operation_rows(plan.operations),
+        "operations": operation_records(plan.operations),
         "refused": [{"job_id": r.job_id, "rule": r.rule, "reason": r.reason} for r in plan.refused],
         "as_slurm": as_slurm(snapshot, plan, lever) or None,
         "notes": plan.notes,

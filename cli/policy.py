@@ -49,7 +49,7 @@ def list_all(out: Output, choice: Choice) -> None:
 @click.argument("name", shell_complete=completers.plugins())
 @click.option("--site", is_flag=True, help="Also ask Slurm, and show what this site lacks for it.")
 @click.option("--kind", default="", metavar="KIND", help="Kind of plug-in, such as physics, if several have this name.")
-def show(out: Output, name: str, site: bool, kind: str) -> None:
+def show_policy(out: Output, name: str, site: bool, kind: str) -> None:
     """Describe the plug-in NAME and its parameters.
 
     Shows what it does, what it needs from Slurm, and its parameters with defaults and ranges.

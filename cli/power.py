@@ -113,7 +113,7 @@ def _ended_runs(tree: Config, snapshot: Snapshot) -> tuple[EndedRuns, tuple[str,
     help="As in `slurmsched replay`.",
 )
 @_settled
-def replay(
+def replay_power(
     out: Output, trace: Path, kind: str, pairs: tuple[str, ...], strict: bool, backfill: str | None,
     model: Literal["ideal", "slurm"] | None, horizon_s: float, hold_s: float, quantile: float, buffer: int,
     boot_s: float, **words: Any,

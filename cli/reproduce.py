@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @framework.examples(("slurmsched reproduce --list", "The tables."))
 @framework.command("reproduce")
-@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=completers.published_tables)
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=completers.complete_published_tables)
 @click.option("--list", "listing", is_flag=True, help="Only list the tables.")
 def command(out: Output, names: tuple[str, ...], listing: bool) -> int:
     """Replay published tables and compare our figures with theirs.

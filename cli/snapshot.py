@@ -38,7 +38,7 @@ def command() -> None:
     type=FILE,
     help="With --anonymise: file of the key; created if missing. The same key gives the same names.",
 )
-def save(out: Output, file: Path, anonymise: bool, key_file: Path | None) -> None:
+def save_snapshot(out: Output, file: Path, anonymise: bool, key_file: Path | None) -> None:
     """Write the current snapshot and the policy's settings to FILE.
 
     Also records what `plan` shows now. FILE contains no secrets: of slurm.conf only what scheduling depends on, and

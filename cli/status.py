@@ -50,7 +50,7 @@ def _print(out: Output, facts: dict[str, Any]) -> None:
         "jobs": f"{jobs}; {facts['managed']} managed, {facts['planned']} would change",
     }
     if leader := facts["leader"]:
-        lines["leader"] = leader["text"] + _standing(leader)
+        lines["leader"] = leader["text"] + _standby_words(leader)
     for name, text in lines.items():
         out.line(f"{name:8} {text}")
     if placed := facts["placements"]:
@@ -94,7 +94,7 @@ def _differences(work: dict[str, Any] | None) -> Iterator[str]:
         yield f"its last reload was refused, so that it goes on by the configuration before: {work['refused']}"
 
 
-def _standing(leader: dict[str, Any]) -> str:
+def _standby_words(leader: dict[str, Any]) -> str:
     if leader["remaining_s"] <= 0:
         return ""
     return " (this host)" if leader["name"] == leader["us"] else f"; this host, {leader['us']}, stands by"

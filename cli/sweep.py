@@ -92,7 +92,7 @@ def command(
     known = read_traces(points, lambda name: load_trace(Path(name), strict=True))
     if not names_axis("model", tree, pairs):
         points = suited_points(points, known)
-    known = {name: _chosen(each, name, points) for name, each in known.items()}
+    known = {name: _chosen_jobs(each, name, points) for name, each in known.items()}
     points = [replace(each, request=replace(each.request, origin_s=known[each.trace].clock_s)) for each in points]
     _warn_of_clusters(points, {name: each.trace for name, each in known.items()})
     beside = back_test_points(points, known) if with_back_test else []
@@ -114,7 +114,7 @@ def command(
     return FAILED if sweep.failures else 0
 
 
-def _chosen(recorded: RecordedTrace, name: str, points: Sequence[GridPoint]) -> RecordedTrace:
+def _chosen_jobs(recorded: RecordedTrace, name: str, points: Sequence[GridPoint]) -> RecordedTrace:
     """The jobs of a trace that are replayed."""
     from slurmsched.sim.traces.trace_selection import chosen_by_default
 

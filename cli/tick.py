@@ -57,11 +57,11 @@ def command(out: Output, apply: bool, dry_run: bool, verbose: bool) -> int:
 def _cycle(tree: Config, *, apply: bool, verbose: bool) -> Receipt:
     """One cycle under the lock. verbose: what the log has once in a daemon is logged too."""
     from slurmsched.daemon.cycle_parts import open_cycle_parts
-    from slurmsched.daemon.lock import exclusive, work_of_config
+    from slurmsched.daemon.lock import exclusive_lock, work_of_config
 
     with (
-        exclusive(tree.ledger.lock) as publish,
-        _counted(tree, apply) as watch,
+        exclusive_lock(tree.ledger.lock) as publish,
+        _counted_cycle(tree, apply) as watch,
         open_cycle_parts(tree, apply=apply) as parts,
     ):
         from slurmsched.cycle import run_cycle
@@ -82,7 +82,7 @@ def _cycle(tree: Config, *, apply: bool, verbose: bool) -> Receipt:
 
 
 @contextmanager
-def _counted(tree: Config, apply: bool) -> Iterator[Observers | None]:
+def _counted_cycle(tree: Config, apply: bool) -> Iterator[Observers | None]:
     """Counts the cycle of the body in metrics.textfile, where there is one; nothing is served, mailed or profiled."""
     if not tree.metrics.textfile:
         yield None

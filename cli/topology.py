@@ -95,7 +95,7 @@ def show(out: Output, node: str | None, file: Path | None, svg: Path | None) -> 
     from slurmsched.topology.topology_views import class_record, fabric_record
     from slurmsched.topology.topology_views import topology_svg as drawn
 
-    classes, fabric, warnings = _of_file(file) if file else _of_slurm()
+    classes, fabric, warnings = _of_file(file) if file else _slurm_node_classes()
     for warning in warnings:
         complain(warning)
     if node is None and svg is None and not (file and len(classes) == 1):
@@ -165,7 +165,7 @@ def diff(out: Output, fabric: Path | None) -> int:
 
     Shows missing, extra and moved nodes, and GPU counts that differ. Exit code 10: there are differences.
     """
-    from slurmsched.cli.topology_show import grouped
+    from slurmsched.cli.topology_show import difference_rows
     from slurmsched.slurm.reader import open_commands
     from slurmsched.slurm.topology_sources import differences
 
@@ -177,7 +177,7 @@ def diff(out: Output, fabric: Path | None) -> int:
     if out.as_json:
         out.json(found)
     elif found:
-        out.table(("what", "nodes", "files", "slurm"), grouped(found))
+        out.table(("what", "nodes", "files", "slurm"), difference_rows(found))
     if not out.as_json:
         out.line(f"{pluralize(len(found), 'difference')}", "warn" if found else "ok")
     return ANSWER_NO if found else 0
@@ -223,7 +223,7 @@ def _of_file(path: Path) -> tuple[tuple[NodeClass, ...], NamedFabric, tuple[str,
     return reading.classes, default_fabric(reading), reading.warnings
 
 
-def _of_slurm() -> tuple[tuple[NodeClass, ...], NamedFabric, tuple[str, ...]]:
+def _slurm_node_classes() -> tuple[tuple[NodeClass, ...], NamedFabric, tuple[str, ...]]:
     """The classes of nodes that Slurm has, each with its nodes."""
     from slurmsched.slurm.reader import open_commands
     from slurmsched.slurm.topology_sources import known_classes

@@ -89,10 +89,10 @@ def register_check(group: click.Group) -> None:
         set, the mean bandwidth lost, and the three worst cases. --gpus-per-task is checked with one GPU per task,
         --gpus-per-socket with whole sockets. Cases in which Slurm's choice is unknown are counted.
         """
-        from slurmsched.slurm.doctor.topology_cases import checked
+        from slurmsched.slurm.doctor.topology_cases import check_requests
         from slurmsched.topology.slurm_selection import fault_of
 
-        found = [(case, checked(case)) for case in cases]
+        found = [(case, check_requests(case)) for case in cases]
         if out.as_json:
             out.json([{"class": case.one.topology.name, "slurm": version, "forms": forms} for case, forms in found])
         else:

@@ -157,13 +157,13 @@ def compiled(case: TopologyCase, form: GpuOption, reorder: bool, most: int) -> C
 
 def text_of(case: TopologyCase, best: CompiledLinks, form: GpuOption) -> Iterator[str]:
     """The lines, under comments that tell what they reach."""
-    from slurmsched.slurm.doctor.topology_cases import checked
+    from slurmsched.slurm.doctor.topology_cases import check_requests
     from slurmsched.topology.gres_conf import MARK
     from slurmsched.topology.gres_nodes import conf_lines
 
     version = "{}.{:02}".format(*case.version)
     yield f"# {MARK} {case.one.topology.name}: for Slurm {version} and --{form}, by slurmsched topology compile"
-    before, after = checked(case), checked(case, best.node, best.order)
+    before, after = check_requests(case), check_requests(case, best.node, best.order)
     for old, new in zip(before, after, strict=True):
         if new.states:
             yield f"# {MARK} --{new.form}: best set in {new.best_share:.1%} of states, before {old.best_share:.1%}"
@@ -190,10 +190,10 @@ def other_means(short: Sequence[TopologyCase]) -> Iterator[str]:
 
 def record(case: TopologyCase, best: CompiledLinks) -> dict[str, Any]:
     """A compiled class as JSON."""
-    from slurmsched.slurm.doctor.topology_cases import checked
+    from slurmsched.slurm.doctor.topology_cases import check_requests
     from slurmsched.topology.gres_nodes import conf_lines
 
     return {"class": case.one.topology.name, "slurm": case.version, "states": best.states, "best": best.best_states,
             "bound": best.bound, "tried": best.tried, "proven": best.proven,
-            "before": checked(case), "after": checked(case, best.node, best.order),
+            "before": check_requests(case), "after": check_requests(case, best.node, best.order),
             "lines": conf_lines(case.one, best.node, best.order)}  # fmt: skip

@@ -71,7 +71,7 @@ def print_reading(out: Output, path: Path, reading: TopologyFile) -> None:
     out.line()
 
 
-def grouped(differences: Sequence[TopologyDifference]) -> list[tuple[str, str, str, str]]:
+def difference_rows(differences: Sequence[TopologyDifference]) -> list[tuple[str, str, str, str]]:
     """What, nodes, what files and what Slurm say: nodes of one kind of difference as one row."""
     nodes: dict[tuple[str, str, str], list[str]] = {}
     for one in differences:

@@ -47,7 +47,7 @@ def command(out: Output, apply: bool, yes: bool) -> int:
     before --apply: it holds the lock, and its next cycle would write again.
     """
     from slurmsched.daemon.cycle_parts import record_ended_operations, restoring_plan
-    from slurmsched.daemon.lock import exclusive, work_of_config
+    from slurmsched.daemon.lock import exclusive_lock, work_of_config
     from slurmsched.logs import configure
 
     tree = read_config(plugins=False)
@@ -55,8 +55,8 @@ def command(out: Output, apply: bool, yes: bool) -> int:
     if apply and not yes and not sys.stdin.isatty():
         raise click.UsageError("no terminal to confirm on; pass --yes")
     with (
-        exclusive(tree.ledger.lock, signed=False) if apply else nullcontext() as publish,
-        _opened(tree, apply=apply) as opened,
+        exclusive_lock(tree.ledger.lock, signed=False) if apply else nullcontext() as publish,
+        _opened_cluster(tree, apply=apply) as opened,
     ):
         cluster, lead = opened
         _ = publish and publish(work_of_config(tree, apply=apply))
@@ -73,7 +73,7 @@ def command(out: Output, apply: bool, yes: bool) -> int:
 
 
 @contextmanager
-def _opened(tree: Config, *, apply: bool) -> Iterator[tuple[LiveCluster, LeaderFiles | None]]:
+def _opened_cluster(tree: Config, *, apply: bool) -> Iterator[tuple[LiveCluster, LeaderFiles | None]]:
     """The cluster, and what other hosts have on record if they may write too."""
     from slurmsched.daemon.cycle_parts import open_leadership
     from slurmsched.errors import LedgerError

@@ -163,7 +163,7 @@ def depart(service: Service, sight: ObservedJob, last_s: float) -> tuple[Service
     """
     facts: list[Fact] = []
     if service.run >= 0 and (not sight.active or sight.restarts != service.run):
-        service, end = close(service, *_end_of(service, sight, last_s))
+        service, end = close_run(service, *_end_of(service, sight, last_s))
         facts.append(end)
     unseen = max(sight.restarts - service.runs, 0)
     asks = 0 if unseen else service.asks
@@ -176,14 +176,14 @@ def arrive(service: Service, sight: ObservedJob, now_s: float, last_s: float) ->
     facts: list[Fact] = []
     service = replace(service, submit_s=sight.submit_s, restarts=sight.restarts)
     if sight.active and service.run < 0:
-        service, start = _open(service, sight, now_s)
+        service, start = _open_run(service, sight, now_s)
         facts.append(start)
     elif sight.active:
-        service, marks = _mark(service, sight, now_s, last_s)
+        service, marks = _mark_run(service, sight, now_s, last_s)
         facts += marks
     elif sight.ran and service.runs <= sight.restarts:
-        service, start = _open(service, sight, sight.end_s)
-        service, end = close(service, *_end_of(service, sight, last_s))
+        service, start = _open_run(service, sight, sight.end_s)
+        service, end = close_run(service, *_end_of(service, sight, last_s))
         facts += [start, end]
     return service, facts
 
@@ -192,7 +192,7 @@ def vanish(service: Service, now_s: float, last_s: float) -> tuple[Service, list
     """The service of a job that left the queue without our seeing it finish."""
     if service.run < 0:
         return replace(service, gone_s=now_s if isnan(service.gone_s) else service.gone_s), []
-    service, end = close(service, *_last_look(service, last_s))
+    service, end = close_run(service, *_last_look(service, last_s))
     return replace(service, gone_s=now_s, missing=service.missing + 1, asks=0), [end]
 
 
@@ -201,7 +201,7 @@ def completion(service: Service) -> Completion:
     return Completion(service.job_id, service.first_submit_s, service.last_end_s, service.executed_s, service.gpu_s)
 
 
-def close(service: Service, end_s: float, executed_s: float, source: str) -> tuple[Service, RunEnded]:
+def close_run(service: Service, end_s: float, executed_s: float, source: str) -> tuple[Service, RunEnded]:
     """The service with its open run added to the closed ones."""
     executed_s = max(executed_s, service.mark_executed_s)
     gpu_s = run_gpu_s(service, executed_s)
@@ -230,7 +230,7 @@ def run_gpu_s(service: Service, executed_s: float) -> float:
     return service.mark_gpu_s + (executed_s - service.mark_executed_s) * service.run_gpus
 
 
-def _open(service: Service, sight: ObservedJob, until_s: float) -> tuple[Service, RunStarted]:
+def _open_run(service: Service, sight: ObservedJob, until_s: float) -> tuple[Service, RunStarted]:
     start_s = sight.start_s if isfinite(sight.start_s) else until_s - sight.run_s
     opened = replace(
         service,
@@ -245,7 +245,7 @@ def _open(service: Service, sight: ObservedJob, until_s: float) -> tuple[Service
     return opened, RunStarted(service.job_id, service.first_submit_s, sight.restarts, start_s, sight.gpus)
 
 
-def _mark(service: Service, sight: ObservedJob, now_s: float, last_s: float) -> tuple[Service, list[Fact]]:
+def _mark_run(service: Service, sight: ObservedJob, now_s: float, last_s: float) -> tuple[Service, list[Fact]]:
     gpus = sight.gpus or service.run_gpus
     suspended_s = max(now_s - service.run_start_s - sight.run_s, 0.0)
     resized = gpus != service.run_gpus
@@ -308,13 +308,13 @@ def merge_sacct_runs(
     fresh: no fact is on record yet, so the first submit may still be corrected.
     Runs in progress are not changed.
     """
-    over = _over(service, sacct_runs)
+    over = _ended_runs(service, sacct_runs)
     latest = _latest(service, over)
     pasts = _numbered(over, ends, latest)
     if fresh and pasts and 0 in pasts:
         service = replace(service, first_submit_s=pasts[0][0].submit_s)
     facts = [_told_end(service, run, parts) for run, parts in sorted(pasts.items())]
-    best = _best([*ends, *facts], latest)
+    best = _strongest_ends([*ends, *facts], latest)
     missing = 0 if facts and len(best) > latest else service.missing
     settled = replace(
         service,
@@ -330,7 +330,7 @@ def merge_sacct_runs(
 
 def merge_own_runs(service: Service, ends: Sequence[RunEnded]) -> Service:
     """The service with its past runs as our own facts have them; runs without a fact stay missing."""
-    best = _best(ends, service.restarts - 1)
+    best = _strongest_ends(ends, service.restarts - 1)
     if not best:
         return service
     return replace(
@@ -345,11 +345,11 @@ def merge_own_runs(service: Service, ends: Sequence[RunEnded]) -> Service:
 
 def completed_in_sacct(service: Service, sacct_runs: Iterable[EarlierRun]) -> bool:
     """Whether sacct says that the last run of a job that left the queue ended well."""
-    over = _over(service, sacct_runs)
+    over = _ended_runs(service, sacct_runs)
     return bool(over) and over[-1].submit_s >= service.submit_s and over[-1].state.startswith("COMPLETED")
 
 
-def _best(ends: Iterable[RunEnded], latest: int) -> list[RunEnded]:
+def _strongest_ends(ends: Iterable[RunEnded], latest: int) -> list[RunEnded]:
     """One end a run up to number `latest`: of the strongest source, and of equal ones the last."""
     best: dict[int, RunEnded] = {}
     for end in ends:
@@ -359,7 +359,7 @@ def _best(ends: Iterable[RunEnded], latest: int) -> list[RunEnded]:
     return [best[run] for run in sorted(best)]
 
 
-def _over(service: Service, sacct_runs: Iterable[EarlierRun]) -> list[EarlierRun]:
+def _ended_runs(service: Service, sacct_runs: Iterable[EarlierRun]) -> list[EarlierRun]:
     """The records of this job id that are over, in their order; for a job in the queue only those before its run."""
     in_queue = not isfinite(service.gone_s)
     over = [

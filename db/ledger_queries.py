@@ -240,8 +240,8 @@ class RunFacts:
         gpus = round(end["gpu_s"] / end["executed_s"]) if end["executed_s"] > 0 else self.gpus
         self.gpus = max(self.gpus, gpus)
         self.executed_s += end["executed_s"]
-        self.held_s = min(end["start_s"], _known(self.held_s, end["start_s"]))
-        self.end_s = max(end["end_s"], _known(self.end_s, end["end_s"]))
+        self.held_s = min(end["start_s"], _known_or(self.held_s, end["start_s"]))
+        self.end_s = max(end["end_s"], _known_or(self.end_s, end["end_s"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,12 +267,12 @@ def runs_since(url: str, since_s: float) -> list[RunFacts]:
     for row in first:
         job = _of(made, row)
         job.start_s, job.held_s, job.gpus = row["start_s"], row["start_s"], row["gpus"]
-    for end in _best(over):
+    for end in _strongest_rows(over):
         _of(made, end).add_end(end)
     for row in going:
         if row["run_start_s"] is not None:
             job = _of(made, row)
-            job.held_s = min(row["run_start_s"], _known(job.held_s, row["run_start_s"]))
+            job.held_s = min(row["run_start_s"], _known_or(job.held_s, row["run_start_s"]))
             job.end_s, job.gpus = NAN, row["run_gpus"]
     return [job for job in made.values() if job.gpus > 0 and job.held_s == job.held_s]
 
@@ -304,7 +304,7 @@ def _of(made: dict[Key, RunFacts], row: dict[str, Any]) -> RunFacts:
     return made.setdefault(key, RunFacts(*key))
 
 
-def _best(ends: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _strongest_rows(ends: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """One end a run: of the strongest source, and of equal ones the last."""
     best: dict[tuple[int, float, int], dict[str, Any]] = {}
     for end in ends:
@@ -314,5 +314,5 @@ def _best(ends: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(best.values())
 
 
-def _known(value: float, otherwise: float) -> float:
+def _known_or(value: float, otherwise: float) -> float:
     return value if value == value else otherwise

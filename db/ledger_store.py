@@ -18,7 +18,7 @@ from slurmsched.db import database as engines
 from slurmsched.db import ledger_records, move_costs, operation_rows, priority_overrides, services
 from slurmsched.db.attained_service import Completion, EarlierRun, RunEnded
 from slurmsched.db.move_costs import MoveCosts
-from slurmsched.db.override_log import OverrideLog, by_job
+from slurmsched.db.override_log import OverrideLog, records_by_job
 from slurmsched.db.priority_overrides import PriorityCheck, PriorityOverride, PriorityOverrides
 from slurmsched.db.remembered_jobs import HISTORY_JOBS
 from slurmsched.db.services import Observation, RunSources, Services
@@ -237,7 +237,7 @@ class LedgerStore:
         if self._journal is None or known.journal is not None:
             return False
         try:
-            known.journal = list(by_job(self._journalled(self._journal), self._config.lever.kind).values())
+            known.journal = list(records_by_job(self._journalled(self._journal), self._config.lever.kind).values())
         except LedgerError as error:
             if not self._read_only:
                 raise

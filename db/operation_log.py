@@ -40,7 +40,9 @@ class OperationLog(JournalFile):
         shared: SharedLines | None = None,
         lenient: bool = False,
     ) -> None:
-        super().__init__(journal.with_name(f"{journal.stem}.operations.jsonl"), _sound, shared, lenient=lenient)
+        super().__init__(
+            journal.with_name(f"{journal.stem}.operations.jsonl"), _is_operation_line, shared, lenient=lenient
+        )
         self._clock, self.keep_s = clock, keep_s
         self._read: dict[str, Any] = {}
         self._redated = False  # lines of another clock than ours were of a time to come
@@ -137,7 +139,7 @@ def operation_facts(config: Config, since_s: float) -> list[OperationFacts]:
     ]
 
 
-def _sound(line: Mapping[str, Any]) -> bool:
+def _is_operation_line(line: Mapping[str, Any]) -> bool:
     operation = line.get("operation")
     if not (
         isinstance(operation, dict)
@@ -148,7 +150,9 @@ def _sound(line: Mapping[str, Any]) -> bool:
     typed = all(isinstance(operation.get(name), str) for name in _TEXTS) and isinstance(operation.get("victims"), list)
     known = all(isinstance(operation.get(name), int | float) for name in _NUMBERS)
     times = all(isinstance(operation.get(name, 0.0), int | float) for name in _OWN_TIMES)
-    parts = all(_whole(operation.get(name, []), kind) for name, kind in (("victims", Victim), ("waits", NodeWait)))
+    parts = all(
+        _has_required_fields(operation.get(name, []), kind) for name, kind in (("victims", Victim), ("waits", NodeWait))
+    )
     return (
         typed
         and known
@@ -159,7 +163,7 @@ def _sound(line: Mapping[str, Any]) -> bool:
     )
 
 
-def _whole(rows: Any, kind: type[Victim | NodeWait]) -> bool:
+def _has_required_fields(rows: Any, kind: type[Victim | NodeWait]) -> bool:
     """Whether each row has what this kind cannot be without."""
     needed = {spec.name for spec in fields(kind) if spec.default is MISSING and spec.default_factory is MISSING}
     return isinstance(rows, list) and all(isinstance(row, dict) and needed <= row.keys() for row in rows)

@@ -53,7 +53,7 @@ class OverrideLog(JournalFile):
         shared: SharedLines | None = None,
         lenient: bool = False,
     ) -> None:
-        super().__init__(path, _sound, shared, lenient=lenient)
+        super().__init__(path, _is_override_line, shared, lenient=lenient)
         self._clock = clock
         self._last = self._settled = (0, 0.0)
         self.replaced = 0  # records that later ones replace, as `known` found them
@@ -159,7 +159,7 @@ class OverrideLog(JournalFile):
             for number, raw, line in self.read():
                 if line is None:
                     bad.append(raw)
-                elif _kept(number, line, live, latest):
+                elif _keeps_line(number, line, live, latest):
                     yield raw.rstrip(b"\n") + b"\n"
                 else:
                     dropped += 1
@@ -170,7 +170,7 @@ class OverrideLog(JournalFile):
             parsed = [(raw, self._parsed(raw)) for raw in self._shared.read()]
             latest = _latest(line for _, line in parsed)
             rows = ((number, raw, line) for number, (raw, line) in enumerate(parsed, 1) if line)
-            self._shared.replace(raw + b"\n" for number, raw, line in rows if _kept(number, line, live, latest))
+            self._shared.replace(raw + b"\n" for number, raw, line in rows if _keeps_line(number, line, live, latest))
         return dropped
 
     def lines(self, *, lenient: bool = False) -> Iterator[dict[str, Any]]:
@@ -212,10 +212,10 @@ class OverrideLog(JournalFile):
 
     def _record(self, line: Mapping[str, Any]) -> Override:
         state = OverrideState(line.get("state", OverrideState.ACTIVE))
-        return Override(**{name: _value(line[name]) for name in _DEFAULTS if name in line} | {"state": state})
+        return Override(**{name: _as_tuple(line[name]) for name in _DEFAULTS if name in line} | {"state": state})
 
 
-def by_job(records: Iterable[Override], field: str) -> dict[int, Override]:
+def records_by_job(records: Iterable[Override], field: str) -> dict[int, Override]:
     """The records of one field by job id, those of all submissions of an id in one.
 
     A requeue moves the submit time and keeps nice and site factor. So an id seen under two submit times is the same
@@ -249,7 +249,7 @@ def _outcome(now_s: float, cycle: str, outcome: Outcome) -> dict[str, Any]:
     return line | {"submit_s": action.submit_s, "status": outcome.status, "message": outcome.message}
 
 
-def _value(value: Any) -> Any:
+def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -259,7 +259,7 @@ def _latest(lines: Iterable[dict[str, Any] | None]) -> dict[tuple[int, str], int
     return {(line["job_id"], line["field"]): number for number, line in rows if line["field"] not in PRIORITY}
 
 
-def _kept(
+def _keeps_line(
     number: int, line: Mapping[str, Any], live: Collection[int] | None, latest: Mapping[tuple[int, str], int]
 ) -> bool:
     if live is not None and line["job_id"] not in live:
@@ -268,7 +268,7 @@ def _kept(
     return line["event"] == "outcome" or latest.get(key, number) == number
 
 
-def _sound(line: Mapping[str, Any]) -> bool:
+def _is_override_line(line: Mapping[str, Any]) -> bool:
     event = line.get("event")
     if event == "outcome":
         return isinstance(line.get("job_id"), int)

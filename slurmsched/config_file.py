@@ -80,19 +80,21 @@ def examine_settings(path: Path | None) -> tuple[LoadedConfig, list[ConfigError]
     tree = {} if path is None else read_toml(path)
     environment, variables = _environment()
     tree = _without_replaced(tree, environment)
-    config, faults = _parsed(_merged(tree, environment), str(path or ""), variables)
+    config, faults = _parsed_tree(_merged(tree, environment), str(path or ""), variables)
     return LoadedConfig(config, path, frozenset(_keys(tree)), variables), faults
 
 
 def parse_config(tree: Mapping[str, Any], *, source: str = "", variables: Mapping[str, str] | None = None) -> Config:
     """The tree of the given values over the defaults. Raises ConfigError as load_config does."""
-    config, faults = _parsed(tree, source, variables or {})
+    config, faults = _parsed_tree(tree, source, variables or {})
     if faults:
         raise faults[0] from None
     return config
 
 
-def _parsed(tree: Mapping[str, Any], source: str, variables: Mapping[str, str]) -> tuple[Config, list[ConfigError]]:
+def _parsed_tree(
+    tree: Mapping[str, Any], source: str, variables: Mapping[str, str]
+) -> tuple[Config, list[ConfigError]]:
     """The tree without the keys at fault, and a fault for each of them."""
     faults: list[ConfigError] = []
     while True:
@@ -143,7 +145,7 @@ def _environment() -> tuple[dict[str, Any], dict[str, str]]:
         return {}, {}
     for name, path in paths.items():
         if len(path) == 1 and path[0] not in Config.model_fields:
-            raise ConfigError(f"unknown variable{_near(name, _variables())}", source=name)
+            raise ConfigError(f"unknown variable{_nearest_name(name, _variables())}", source=name)
     from pydantic_settings import EnvSettingsSource, SettingsError
 
     settings_cls: Any = Config
@@ -233,7 +235,7 @@ _WORDS = {
 def _message(error: Any) -> str:
     """What is wrong, in the words of a person who edits a TOML file."""
     if error["type"] == "extra_forbidden":
-        return f"unknown key{_nearest(error['loc'])}"
+        return f"unknown key{_nearest_key(error['loc'])}"
     text = error["msg"].removeprefix("Value error, ")
     if error["type"] in _WORDS:
         text = _WORDS[error["type"]].format(**error.get("ctx", {}))
@@ -250,12 +252,12 @@ def _input(error: Any) -> str:
     return without_passwords(repr(error["input"]))
 
 
-def _nearest(loc: tuple[int | str, ...]) -> str:
+def _nearest_key(loc: tuple[int | str, ...]) -> str:
     section: Any = Config
     for part in loc[:-1]:
         section = get_args(section)[0] if isinstance(part, int) else section.model_fields[part].annotation
     name = str(loc[-1])
-    return _near(name, list(section.model_fields)) or _near_elsewhere(name)
+    return _nearest_name(name, list(section.model_fields)) or _near_elsewhere(name)
 
 
 def _near_elsewhere(name: str) -> str:
@@ -265,7 +267,7 @@ def _near_elsewhere(name: str) -> str:
     return f" (did you mean {' or '.join(map(repr, found))}?)" if found else ""
 
 
-def _near(name: str, known: list[str]) -> str:
+def _nearest_name(name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
 

@@ -57,7 +57,7 @@ def plugin_row(kind: str, name: str) -> PluginRow:
 
 def plugin_names(kind: str) -> tuple[str, ...]:
     """Names of all plug-ins of a kind ("policies", "placements", "estimators"), ascending."""
-    return tuple(sorted(_found(kind)))
+    return tuple(sorted(_entry_points_by_name(kind)))
 
 
 def make_plugin(kind: str, name: str, parameters: Mapping[str, Any] | None = None, *, key: str = "policy") -> Any:
@@ -81,7 +81,7 @@ def build_plugin(plugin: Any, name: str, parameters: Mapping[str, Any] | None = 
     if unknown:
         has = ", ".join(known) or "none"
         raise ConfigError(f"{name} has no parameter {', '.join(unknown)}; it has {has}", key=key)
-    values = {parameter: _value(parameter, value, key) for parameter, value in (parameters or {}).items()}
+    values = {parameter: _plugin_value(parameter, value, key) for parameter, value in (parameters or {}).items()}
     for spec in fields(plugin):
         if spec.name in values:
             _check(spec, values[spec.name], f"{key}.{spec.name}")
@@ -158,23 +158,23 @@ def parameters(kind: str, name: str, *, key: str = "policy") -> tuple[str, ...]:
 
 def learns(plugin: Any) -> bool:
     """Whether a plug-in, or an estimator it was given, looks at Snapshot.past."""
-    return any(getattr(each, "learns", False) for each in _within(plugin))
+    return any(getattr(each, "learns", False) for each in _plugin_and_inner(plugin))
 
 
 def plugin_notes(plugin: Any) -> tuple[str, ...]:
     """What a plug-in, or those it was given, have to say about what they lack (`notes`)."""
-    return tuple(note for each in _within(plugin) for note in getattr(each, "notes", ()))
+    return tuple(note for each in _plugin_and_inner(plugin) for note in getattr(each, "notes", ()))
 
 
-def _within(plugin: Any) -> Iterator[Any]:
+def _plugin_and_inner(plugin: Any) -> Iterator[Any]:
     """A plug-in, and those that it was given."""
     yield plugin
     for spec in fields(plugin) if is_dataclass(plugin) else ():
         if is_dataclass(each := getattr(plugin, spec.name)):
-            yield from _within(each)
+            yield from _plugin_and_inner(each)
 
 
-def _value(parameter: str, value: Any, key: str) -> Any:
+def _plugin_value(parameter: str, value: Any, key: str) -> Any:
     """A parameter as the plug-in takes it: lists as tuples, a nested plug-in's name as the plug-in."""
     if parameter in NESTED and isinstance(value, str):
         table = parameter == "speeds" and value not in plugin_names("speeds")
@@ -211,7 +211,7 @@ def _check(spec: Field[Any], value: Any, key: str) -> None:
 
 def load_plugin(kind: str, name: str, *, key: str = "policy") -> Any:
     """The plug-in's class. Raises ConfigError for an unknown name or one that cannot be imported."""
-    found = _found(kind)
+    found = _entry_points_by_name(kind)
     if name not in found:
         near, known = nearest(name, found), ", ".join(sorted(found))
         raise ConfigError(f"no {KINDS[kind]} {name!r}{near}; known: {known}", key=key)
@@ -222,7 +222,7 @@ def load_plugin(kind: str, name: str, *, key: str = "policy") -> Any:
         raise ConfigError(f"{what} cannot be loaded: {error}", key=key) from error
 
 
-def _found(kind: str) -> dict[str, EntryPoint]:
+def _entry_points_by_name(kind: str) -> dict[str, EntryPoint]:
     return {point.name: point for point in _entry_points().select(group=f"slurmsched.{kind}")}
 
 

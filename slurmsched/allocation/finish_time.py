@@ -151,7 +151,7 @@ class Apps:
 def apps(snapshot: Snapshot, remaining_s: Floats) -> Apps:
     """The apps of a snapshot. remaining_s: (N,) run time still to come of each job, finite."""
     jobs, who = snapshot.jobs, contending(snapshot)
-    names, of = _named(snapshot)
+    names, of = _app_of_jobs(snapshot)
     gpus = jobs.gpus * np.where(jobs.pending, np.maximum(jobs.array_tasks, 1), 1).astype(np.float64)
     longest_s = np.zeros(len(names))
     np.maximum.at(longest_s, of[who], remaining_s[who])
@@ -159,7 +159,7 @@ def apps(snapshot: Snapshot, remaining_s: Floats) -> Apps:
     cluster = float(snapshot.nodes.gpus[~snapshot.nodes.down].sum())
     part = cluster / max(int((asked > 0).sum()), 1)
     rate = 1.0 / np.maximum(np.minimum(asked, part or np.inf), 1e-9)
-    carried, executed_s = _kept(snapshot.carry), recall(jobs, snapshot.carry, EXECUTED)["executed_s"]
+    carried, executed_s = _remembered_apps(snapshot.carry), recall(jobs, snapshot.carry, EXECUTED)["executed_s"]
     before = np.array([carried.get(name, (np.inf, 0.0, now)) for name, now in zip(names, rate.tolist(), strict=True)])
     before = before.reshape(len(names), 3)
     done_gpu_s = np.where(jobs.finished, 0.0, (jobs.executed_s - np.nan_to_num(executed_s)) * jobs.gpus)
@@ -217,7 +217,7 @@ def app_bids(apps: Apps, rows: Int64s, gpus: Int64s, held: Bools) -> AppBids:
     return AppBids(bidders, members, bids, speed, (keeps / np.maximum(whole, 1.0))[:, None])
 
 
-def _named(snapshot: Snapshot) -> tuple[tuple[str, ...], Int64s]:
+def _app_of_jobs(snapshot: Snapshot) -> tuple[tuple[str, ...], Int64s]:
     """Names of apps, ascending, and the app of each job. A job without a name is an app of its own."""
     jobs = snapshot.jobs
     name = [normalized_name(each) for each in jobs.name.names]
@@ -231,7 +231,7 @@ def _named(snapshot: Snapshot) -> tuple[tuple[str, ...], Int64s]:
     return names, np.array([place[text] for text in texts], np.int64)
 
 
-def _kept(carry: Mapping[str, Any]) -> dict[str, tuple[float, float, float]]:
+def _remembered_apps(carry: Mapping[str, Any]) -> dict[str, tuple[float, float, float]]:
     """What is remembered of apps; nothing of a carry that another policy left."""
     found = carry.get(APPS_KEY)
     return {str(name): tuple(map(float, row)) for name, row in found.items()} if isinstance(found, Mapping) else {}  # type: ignore[misc]

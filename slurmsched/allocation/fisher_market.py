@@ -51,7 +51,7 @@ def remaining_work(snapshot: Snapshot, whole_s: Floats, table: str, reference: s
     reference: the GPU type of the table; "" = all batch sizes are equally fast.
     Source: Zheng et al. (Shockwave), NSDI '23, for the Dirichlet posterior over regimes, as in its released code.
     """
-    jobs, known = snapshot.jobs, _known(snapshot)
+    jobs, known = snapshot.jobs, _remembered_regimes(snapshot)
     columns = np.zeros((4, len(jobs)))
     kept: list[Seen] = []
     for row in range(len(jobs)):
@@ -107,7 +107,7 @@ def _key(snapshot: Snapshot, row: int) -> str:
     return f"{snapshot.jobs.job_id[row]} {arrival_s(snapshot.jobs)[row]!r}"
 
 
-def _known(snapshot: Snapshot) -> Mapping[str, Seen]:
+def _remembered_regimes(snapshot: Snapshot) -> Mapping[str, Seen]:
     found = snapshot.carry.get(REGIMES_KEY)
     return found if isinstance(found, Mapping) else {}
 

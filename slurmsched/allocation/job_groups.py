@@ -58,7 +58,7 @@ def candidates(order: Sequence[int], gpus: Sequence[int], capacity: int, most: i
     return chosen
 
 
-def grouped(chosen: dict[int, list[JobGroup]], capacity: int, weight: Weight, most: int) -> list[JobGroup]:
+def matched_groups(chosen: dict[int, list[JobGroup]], capacity: int, weight: Weight, most: int) -> list[JobGroup]:
     """The groups after that many rounds of matching that all fit, or that none can grow.
 
     chosen: single jobs by GPUs. weight: of two groups of one size as one. capacity: GPUs. Pairs of groups become one

@@ -108,7 +108,7 @@ def cluster_gpus(snapshot: Snapshot) -> int:
     return int(nodes.gpus[~nodes.closed].sum() + allocated.gpus[last].sum())
 
 
-def missing_inputs(who: Bools, due_s: Floats, remaining_s: Floats) -> tuple[str, ...]:
+def missing_time_notes(who: Bools, due_s: Floats, remaining_s: Floats) -> tuple[str, ...]:
     """Notes on jobs without a deadline or with one but no expected run time. who: (N,) bool, jobs that count."""
     free, blind = int((who & np.isinf(due_s)).sum()), int((who & np.isfinite(due_s) & np.isinf(remaining_s)).sum())
     notes = [f"{pluralize_of(free, int(who.sum()), 'job', 'has', 'have')} no deadline: best effort"] if free else []

@@ -50,12 +50,14 @@ class LossCurves:
         loss = loss / scale[:, None]
         later = np.cumsum(reported[:, ::-1], axis=1)[:, ::-1] - reported  # points after each
         weight = np.where(reported, DECAY**later, 0.0)
-        best, terms, limit, power = _best(
+        best, terms, limit, power = _best_fit(
             np.where(reported, done, 0.0), np.where(reported, loss, 1.0), reported, weight
         )
         known = (points >= LEAST_POINTS) & np.isfinite(best)
-        last = _at(loss, _last(reported))
-        return cls(power, terms, limit, _line(done, loss, reported), np.where(points > 0, last, np.nan), known, scale)
+        last = _at_place(loss, _last_point(reported))
+        return cls(
+            power, terms, limit, _straight_loss(done, loss, reported), np.where(points > 0, last, np.nan), known, scale
+        )
 
     def fall(self, done: Floats, then: Floats) -> Floats:
         """How much the loss falls from one progress to others, at least 0. NaN for a job that told none. (J, S).
@@ -74,7 +76,7 @@ class LossCurves:
             return np.where(self.power[:, None], 1.0 / np.maximum(inner, _TINY), np.exp(inner)) + self.limit[:, None]
 
 
-def _best(done: Floats, loss: Floats, reported: Bools, weight: Floats) -> tuple[Floats, Floats, Floats, Bools]:
+def _best_fit(done: Floats, loss: Floats, reported: Bools, weight: Floats) -> tuple[Floats, Floats, Floats, Bools]:
     """Least sum of squares of each job, and the terms, limit and family that have it. (J,), (J, 3), (J,), (J,)."""
     jobs = len(loss)
     best, terms = np.full(jobs, np.inf), np.zeros((jobs, 3))
@@ -109,7 +111,7 @@ def _polynomial(done: Floats, target: Floats, weight: Floats, degree: int) -> Fl
 
 def _falls(terms: Floats, done: Floats, reported: Bools, by_power: bool) -> Bools:
     """Whether the curve falls from the last point to the end, and is one there. (J,)."""
-    last = _at(done, _last(reported))
+    last = _at_place(done, _last_point(reported))
     slopes = np.stack([2 * terms[:, 0] * each + terms[:, 1] for each in (last, np.ones(len(done)))])
     if not by_power:
         return np.asarray((slopes <= 0).all(axis=0))
@@ -117,21 +119,21 @@ def _falls(terms: Floats, done: Floats, reported: Bools, by_power: bool) -> Bool
     return np.asarray((slopes >= 0).all(axis=0) & above)
 
 
-def _last(reported: Bools) -> Int64s:
+def _last_point(reported: Bools) -> Int64s:
     """Place of the last point of each job. (J,)."""
     return np.asarray(reported.shape[1] - 1 - reported[:, ::-1].argmax(axis=1))
 
 
-def _at(table: Floats, place: Int64s) -> Floats:
+def _at_place(table: Floats, place: Int64s) -> Floats:
     return np.asarray(table[np.arange(len(table)), place])
 
 
-def _line(done: Floats, loss: Floats, reported: Bools) -> Floats:
+def _straight_loss(done: Floats, loss: Floats, reported: Bools) -> Floats:
     """Loss over progress between the last two points; without two, the last loss by all the work. (J,)."""
-    last = _last(reported)
+    last = _last_point(reported)
     fewer = reported & (np.arange(reported.shape[1]) < last[:, None])
     two = fewer.any(axis=1)
-    before = _last(fewer)
-    step = np.maximum(_at(done, last) - _at(done, before), _TINY)
-    slope = (_at(loss, before) - _at(loss, last)) / step
-    return np.where(two, np.maximum(slope, 0.0), np.nan_to_num(_at(loss, last)))
+    before = _last_point(fewer)
+    step = np.maximum(_at_place(done, last) - _at_place(done, before), _TINY)
+    slope = (_at_place(loss, before) - _at_place(loss, last)) / step
+    return np.where(two, np.maximum(slope, 0.0), np.nan_to_num(_at_place(loss, last)))

@@ -61,16 +61,16 @@ def equal_split(problem: AllocationProblem) -> Floats:
 
     Source: `proportional` of the released code.
     """
-    return _whole(np.tile(problem.capacity / max(len(problem.gpus), 1), (len(problem.gpus), 1)))
+    return _capped_shares(np.tile(problem.capacity / max(len(problem.gpus), 1), (len(problem.gpus), 1)))
 
 
 def isolated(problem: AllocationProblem) -> Floats:
     """What each job would have on its own part of the cluster: an equal split of every type, in gangs. (N, T)."""
     share = np.tile(problem.capacity / max(len(problem.gpus), 1), (len(problem.gpus), 1)) / problem.gpus[:, None]
-    return _whole(np.where(problem.speed > 0, share, 0.0))
+    return _capped_shares(np.where(problem.speed > 0, share, 0.0))
 
 
-def _whole(share: Floats) -> Floats:
+def _capped_shares(share: Floats) -> Floats:
     """Shares of which no row has more than 1 in all."""
     return share / np.maximum(share.sum(axis=1, keepdims=True), 1.0)
 
@@ -198,7 +198,7 @@ def raise_least(problem: AllocationProblem, gain: Floats, everywhere: bool = Fal
     possible, bound = capacity_rows(problem)
     rows = sparse.vstack([
         sparse.hstack([possible, sparse.csr_array((len(bound), 1))]),
-        sparse.hstack([-job_rows(gain), sparse.csr_array(np.ones((jobs, 1)))]),
+        sparse.hstack([-gain_rows(gain), sparse.csr_array(np.ones((jobs, 1)))]),
     ]).tocsr()  # fmt: skip
     aim = np.zeros(jobs * types + 1)
     aim[-1] = -1.0
@@ -221,14 +221,14 @@ def max_weighted_sum(
 
     rows, bound = capacity_rows(problem)
     if floor is not None:
-        rows, bound = sparse.vstack([rows, -job_rows(gain)]).tocsr(), np.append(bound, -floor)
+        rows, bound = sparse.vstack([rows, -gain_rows(gain)]).tocsr(), np.append(bound, -floor)
     high = (problem.speed > 0).ravel().astype(np.float64)
     aim = gain if who is None else np.where(who[:, None], gain, 0.0)
     solution = solve(Programme(-aim.ravel(), np.zeros(len(high)), high, rows, bound))
     return isolated(problem) if solution.x is None else np.clip(solution.x.reshape(gain.shape), 0.0, 1.0)
 
 
-def job_rows(gain: Floats) -> Any:
+def gain_rows(gain: Floats) -> Any:
     """Rows that sum gain . share of each job. (N, N * T), sparse."""
     from scipy import sparse
 

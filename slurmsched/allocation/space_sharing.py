@@ -91,7 +91,7 @@ def raise_least(problem: AllocationProblem, pairs: JobPairs, worth: Floats) -> t
     no_level = _column(np.zeros(len(bound)))
     rows = _stacked([[rows, no_level], [-made, _column(np.ones(jobs))]])
     aim = np.append(np.zeros(made.shape[1]), -1.0)
-    high = np.append(_may(problem, pairs), np.inf)
+    high = np.append(_variable_bounds(problem, pairs), np.inf)
     found = solve(Programme(aim, np.zeros(len(aim)), high, rows, np.append(bound, np.zeros(jobs))))
     if found.x is None:
         share, level = programmes.raise_least(problem, problem.speed * worth[:, None])
@@ -109,7 +109,7 @@ def max_sum_with_pairs(
     if floor > 0:
         rows, bound = _stacked([[rows], [-made]]), np.append(bound, np.full(len(worth), -floor))
     aim = -np.asarray(made.sum(axis=0)).ravel()
-    found = solve(Programme(aim, np.zeros(len(aim)), _may(problem, pairs), rows, bound))
+    found = solve(Programme(aim, np.zeros(len(aim)), _variable_bounds(problem, pairs), rows, bound))
     return None if found.x is None else _split(problem, pairs, found.x)
 
 
@@ -119,7 +119,7 @@ def _split(problem: AllocationProblem, pairs: JobPairs, x: Floats) -> tuple[Floa
     return x[:cells].reshape(problem.speed.shape), x[cells:].reshape(pairs.speed.shape[:2])
 
 
-def _may(problem: AllocationProblem, pairs: JobPairs) -> Floats:
+def _variable_bounds(problem: AllocationProblem, pairs: JobPairs) -> Floats:
     """The most of each variable: 1 where job or pair runs, else 0."""
     runs = np.concatenate([problem.speed.ravel() > 0, (pairs.speed > 0).all(axis=2).ravel()])
     return runs.astype(np.float64)
@@ -240,7 +240,7 @@ def finish_time_fairness(problem: AllocationProblem, pairs: JobPairs) -> SharesO
 def sum_throughput(problem: AllocationProblem, pairs: JobPairs) -> SharesOfJobsAndPairs:
     """As programmes.sum_throughput."""
     found = max_sum_with_pairs(problem, pairs, np.ones(len(problem.gpus)))
-    return _without(problem, pairs, programmes.sum_throughput(problem)) if found is None else found
+    return _without_pairs(problem, pairs, programmes.sum_throughput(problem)) if found is None else found
 
 
 OBJECTIVES: Mapping[str, Callable[[AllocationProblem, JobPairs], SharesOfJobsAndPairs]] = {
@@ -281,5 +281,5 @@ def _least_raised(problem: AllocationProblem, pairs: JobPairs, worth: Floats) ->
     return max_sum_with_pairs(problem, pairs, worth, level * (1 - SLACK)) or (share, shared)
 
 
-def _without(problem: AllocationProblem, pairs: JobPairs, share: Floats) -> SharesOfJobsAndPairs:
+def _without_pairs(problem: AllocationProblem, pairs: JobPairs, share: Floats) -> SharesOfJobsAndPairs:
     return share, np.zeros(pairs.speed.shape[:2])

@@ -212,7 +212,7 @@ def _between(held: Floats, cluster: HeterogeneousCluster, owner: Int64s, fast: i
     deals, top, low = list[TicketTrade](), 0, len(rows) - 1
     while top < low and price[top] >= gain[low] and gain[top] > gain[low] * (1 + 1e-9):
         one = TicketTrade(int(rows[low]), int(rows[top]), fast, slow, 0.0, float(price[top]))
-        sold, bought = _room(held, cluster, one)
+        sold, bought = _tradable_gpus(held, cluster, one)
         gpus = min(sold, bought)
         if gpus > 0:
             deals.append(TicketTrade(one.seller, one.buyer, fast, slow, gpus, one.price))
@@ -231,7 +231,7 @@ def _second(gain: Floats, owner: Int64s) -> Floats:
     return found
 
 
-def _room(held: Floats, cluster: HeterogeneousCluster, deal: TicketTrade) -> tuple[float, float]:
+def _tradable_gpus(held: Floats, cluster: HeterogeneousCluster, deal: TicketTrade) -> tuple[float, float]:
     """Fast GPUs that the seller can give and the buyer can take: neither holds more in all than it asks for."""
     rise = deal.price - 1.0
     spare = {row: max(float(cluster.gpus[row] - held[row].sum()), 0.0) for row in (deal.seller, deal.buyer)}

@@ -68,21 +68,23 @@ def _levels(problem: AllocationProblem, accounts: AccountWeights, gain: Floats) 
             break
         step, then, tight = _step(problem, gain, level, rise)
         if (then[tight] >= most[tight] * (1 - SLACK)).any():
-            level = _whole(problem, accounts, gain, level, full)
+            level = _filled_levels(problem, accounts, gain, level, full)
             full |= level >= most * (1 - SLACK)
             continue
         level, full = then, full | tight
-        if step <= NEGLIGIBLE and not _room(problem, gain, level, ~full):
+        if step <= NEGLIGIBLE and not _can_raise(problem, gain, level, ~full):
             break
     return level, full
 
 
-def _whole(problem: AllocationProblem, accounts: AccountWeights, gain: Floats, level: Floats, full: Bools) -> Floats:
+def _filled_levels(
+    problem: AllocationProblem, accounts: AccountWeights, gain: Floats, level: Floats, full: Bools
+) -> Floats:
     """The levels when as many rows as can be, one after the other, have all of their time, of which the first can. (K,)
 
     Their order is known beforehand: a few programmes tell how far it goes, where one for each would be hundreds.
     """
-    path = _path(problem, accounts, gain.max(axis=1), level, full)
+    path = _levels_without_capacity(problem, accounts, gain.max(axis=1), level, full)
 
     def at(place: int) -> tuple[bool, Floats]:
         step, then, _ = _step(problem, gain, level, path[place] - level)
@@ -100,7 +102,7 @@ def _whole(problem: AllocationProblem, accounts: AccountWeights, gain: Floats, l
     return found
 
 
-def _path(
+def _levels_without_capacity(
     problem: AllocationProblem, accounts: AccountWeights, most: Floats, level: Floats, full: Bools
 ) -> list[Floats]:
     """The levels whenever a row has all of its time, as if there were GPUs for all. (K,) each."""
@@ -156,7 +158,7 @@ def _step(problem: AllocationProblem, gain: Floats, level: Floats, rise: Floats)
     part, gain = problem.take(some), gain[some]
     possible, bound = programmes.capacity_rows(part)
     up = sparse.csr_array(rise[some][:, None])
-    rows = sparse.block_array([[possible, None], [-programmes.job_rows(gain), up]], format="csr")
+    rows = sparse.block_array([[possible, None], [-programmes.gain_rows(gain), up]], format="csr")
     aim = np.append(np.zeros(gain.size), -1.0)
     high = np.append((part.speed > 0).ravel().astype(np.float64), np.inf)
     found = solve(Programme(aim, np.zeros(len(aim)), high, rows, np.append(bound, -level[some])))
@@ -169,7 +171,7 @@ def _step(problem: AllocationProblem, gain: Floats, level: Floats, rise: Floats)
     return float(found.x[-1]), then, tight if tight.any() else rise > 0
 
 
-def _room(problem: AllocationProblem, gain: Floats, level: Floats, who: Bools) -> bool:
+def _can_raise(problem: AllocationProblem, gain: Floats, level: Floats, who: Bools) -> bool:
     """Whether any of these can have more while no job has less."""
     made = (programmes.max_weighted_sum(problem, gain, level * (1 - SLACK), who) * gain).sum(axis=1)
     return bool((made - level)[who].sum() > 10 * SLACK * max(level.sum(), 1.0))

@@ -100,7 +100,7 @@ class KnownRuns:
         return replace(made, runs=last, since_s=float(last.end_s.min()) + 1)
 
 
-def read_runs(rows: Sequence[str]) -> tuple[EndedRuns, int]:
+def read_ended_runs(rows: Sequence[str]) -> tuple[EndedRuns, int]:
     """The runs of GPU jobs in sacct's rows of FIELDS, and the number of unreadable rows."""
     builder, ends, unread = ColumnBuilder(), list[float](), 0
     for row in rows:
@@ -236,8 +236,10 @@ class EndedJobsReader:
         """With the spans that are due now, and warnings."""
         began_s, known, unread, warnings = self._clock(), kept, 0, list[str]()
         try:
-            while (span := due(kept, self._settings, now_s)) and self._clock() - began_s < self._settings.per_cycle_s:
-                runs, lines = read_runs(ended_runs(self._commands, FIELDS, *span))
+            while (
+                span := next_span(kept, self._settings, now_s)
+            ) and self._clock() - began_s < self._settings.per_cycle_s:
+                runs, lines = read_ended_runs(ended_runs(self._commands, FIELDS, *span))
                 kept, unread = kept.with_span(runs, *span), unread + lines
                 kept = replace(kept, span_s=min(2 * kept.span_s, DAY_S))
         except SlurmError as error:
@@ -260,7 +262,7 @@ class EndedJobsReader:
         return []
 
 
-def due(kept: KnownRuns, settings: Settings, now_s: float) -> tuple[float, float] | None:
+def next_span(kept: KnownRuns, settings: Settings, now_s: float) -> tuple[float, float] | None:
     """The span to read next [Unix s, whole seconds]; None if nothing is due."""
     if 0 <= now_s - kept.refused_s < PAUSE_S:
         return None

@@ -46,7 +46,7 @@ def work_of_config(config: Config, *, apply: bool, refused: str = "") -> LockHol
 
 
 @contextmanager
-def exclusive(path: Path, *, signed: bool = True) -> Iterator[Callable[[LockHolder], None]]:
+def exclusive_lock(path: Path, *, signed: bool = True) -> Iterator[Callable[[LockHolder], None]]:
     """Hold the lock for the body. The body gets a function that publishes what the process does.
 
     The kernel frees the lock however the process ends, so an old file is harmless.
@@ -62,7 +62,7 @@ def exclusive(path: Path, *, signed: bool = True) -> Iterator[Callable[[LockHold
     except OSError as error:
         raise LedgerError(f"{path}: the lock cannot be opened: {error.strerror}; {_advice(path, error)}") from error
     try:
-        _take(fd, path)
+        _take_lock(fd, path)
         try:
             _sign(fd)
         except OSError as error:
@@ -78,7 +78,7 @@ def exclusive(path: Path, *, signed: bool = True) -> Iterator[Callable[[LockHold
 
 def holder(path: Path) -> str:
     """The holder of the lock, as text; "" without one. Raises LedgerError if the file cannot be read."""
-    return _text(path).partition("\n")[0]
+    return _holder_text(path).partition("\n")[0]
 
 
 def lock_holder_work(path: Path) -> LockHolder | None:
@@ -86,13 +86,13 @@ def lock_holder_work(path: Path) -> LockHolder | None:
 
     Raises LedgerError if the file cannot be read."""
     try:
-        published = json.loads(_text(path).partition("\n")[2])
+        published = json.loads(_holder_text(path).partition("\n")[2])
         return LockHolder(**{spec.name: published[spec.name] for spec in fields(LockHolder)})
     except (ValueError, TypeError, KeyError):
         return None
 
 
-def _text(path: Path) -> str:
+def _holder_text(path: Path) -> str:
     """The text of the holder; "" without one."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -110,7 +110,7 @@ def _text(path: Path) -> str:
         os.close(fd)
 
 
-def _take(fd: int, path: Path) -> None:
+def _take_lock(fd: int, path: Path) -> None:
     for pause_s in (0.05, 0.1, 0.0):  # `holder` of another process locks it for a moment
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

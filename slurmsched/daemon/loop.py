@@ -237,7 +237,7 @@ class Loop:
             old, self._config, self._stack, self._parts = self._stack, config, stack, parts
             self._warning_log.placing = config.placement.places
             self._leading = Leadership(parts.lead)
-            _closed(old)
+            _close_all(old)
             self._work = work_of_config(config, apply=self._mode(config) == "apply")
             log.info("config.reloaded", mode=self._mode(config))
         self._publish(self._work)
@@ -265,7 +265,7 @@ def _wakers(config: Config) -> WakeupSocket | None:
     return WakeupSocket(config.daemon.socket, config.daemon.users) if config.daemon.socket else None
 
 
-def _closed(stack: ExitStack) -> None:
+def _close_all(stack: ExitStack) -> None:
     """Close what the old configuration had open. Failures are only logged, since the new one is in force."""
     try:
         stack.close()

@@ -64,7 +64,7 @@ class WarningLog:
             )
 
     def _tell(self, event: str, say: Callable[..., None], texts: Iterable[str]) -> None:
-        distinct = {_same(event, text): text for text in texts}
+        distinct = {_without_counts(event, text): text for text in texts}
         before = self._before.get(event, frozenset())
         new = [text for same, text in distinct.items() if same not in before]
         for text in new[:MOST_NEW_TEXTS]:
@@ -74,7 +74,7 @@ class WarningLog:
         self._before[event] = frozenset(distinct)
 
 
-def _same(event: str, text: str) -> str:
+def _without_counts(event: str, text: str) -> str:
     """The text without its counts of jobs and figures: if only those change, it is not new."""
     counts = event == "apply.stopped" or text[:1].isdigit()
     return re.sub(r"\d+(, \d+)*", "#", text) if counts else text

@@ -13,7 +13,7 @@ from slurmsched.daemon.lock import LockHolder, holder, lock_holder_work
 from slurmsched.db.ledger_queries import FailedWrite, last_cycles, last_failures, placements_since
 from slurmsched.errors import LedgerError
 from slurmsched.model import Plan, Snapshot
-from slurmsched.observe.queue_rows import job_state_counts, operation_rows
+from slurmsched.observe.queue_rows import job_state_counts, operation_records
 from slurmsched.planning.gate import CHANGED
 from slurmsched.slurm.scontrol_tables import orphan_names
 
@@ -23,7 +23,7 @@ SHOWN = 5  # cycles and failures
 def status_facts(config: Config, parts: CycleParts) -> tuple[Snapshot, dict[str, Any]]:
     """The cluster now, and what `status` shows of it, as plain values. Raises SlurmError and ConfigError."""
     snapshot, plan = parts.look()
-    return snapshot, _gathered(config, snapshot, plan) | {"leader": _leader(parts)} | _remembered(config)
+    return snapshot, _gathered(config, snapshot, plan) | {"leader": _leader(parts)} | _ledger_facts(config)
 
 
 def _leader(parts: CycleParts) -> dict[str, Any] | None:
@@ -44,7 +44,7 @@ def _leader(parts: CycleParts) -> dict[str, Any] | None:
     }
 
 
-def _remembered(config: Config) -> dict[str, Any]:
+def _ledger_facts(config: Config) -> dict[str, Any]:
     """The ledger's last cycles, and the last writes that failed, newest first; nothing where it cannot be read."""
     try:
         return {"cycles": last_cycles(config.ledger.address, SHOWN), "failures": _failures(config.ledger.address),
@@ -85,7 +85,7 @@ def _gathered(config: Config, snapshot: Snapshot, plan: Plan) -> dict[str, Any]:
         "jobs": job_state_counts(snapshot.jobs),
         "managed": int(plan.managed.sum()),
         "planned": len(plan.actions) + plan.deferred,
-        "operations": operation_rows(snapshot.operations),
+        "operations": operation_records(snapshot.operations),
         "orphans": orphan_names(snapshot.reservations, snapshot.operations, snapshot.tag),
         "now_s": snapshot.now_s,
         "notes": plan.notes,

@@ -100,7 +100,7 @@ def training_features(past: Past) -> Floats:
     """Features of past jobs, each mean over the jobs before it. (P, 5)."""
     logs = np.log1p(past.executed_s)
     earlier = [_means_before(groups(past, NOBODY, columns), logs) for columns in _WHO]
-    return _known([past.gpus.astype(np.float64), *_when(past.submit_s), *earlier])
+    return _filled_columns([past.gpus.astype(np.float64), *_when(past.submit_s), *earlier])
 
 
 def job_features(past: Past, jobs: Jobs) -> Floats:
@@ -110,10 +110,10 @@ def job_features(past: Past, jobs: Jobs) -> Floats:
     for columns in _WHO:
         at = groups(past, jobs, columns)
         known.append(at.of_jobs(np.bincount(at.past, logs, at.count) / np.bincount(at.past, minlength=at.count)))
-    return _known([jobs.gpus.astype(np.float64), *_when(arrival_s(jobs)), *known])
+    return _filled_columns([jobs.gpus.astype(np.float64), *_when(arrival_s(jobs)), *known])
 
 
-def _known(columns: list[Floats]) -> Floats:
+def _filled_columns(columns: list[Floats]) -> Floats:
     """The columns side by side, -1 for unknown: scikit-learn takes no column of NaN alone."""
     table = np.column_stack(columns).astype(np.float64)
     return np.where(np.isnan(table), -1.0, table)
@@ -262,10 +262,10 @@ class _Curves:
 
     def of(self, value: Floats) -> Floats:
         """What each feature adds to the logarithm of the run time. value: (N, F). (N, F)."""
-        return np.asarray(_alone(self.model, self.middle, value) - self.centre)
+        return np.asarray(_one_by_one(self.model, self.middle, value) - self.centre)
 
 
-def _alone(model: Any, middle: Floats, value: Floats) -> Floats:
+def _one_by_one(model: Any, middle: Floats, value: Floats) -> Floats:
     """By how much the logarithm grows if one feature at a time is as in `value`, the others in the middle. (N, F)."""
     found = np.zeros(value.shape)
     for column in range(value.shape[1]):
@@ -288,7 +288,7 @@ def _learnt(lesson: TrainingSet, rounds: int, leaves: int) -> _Curves:
     )  # fmt: skip
     with one_thread():
         model, middle = trees.fit(table, logs), np.median(table, axis=0)
-        added = _alone(model, middle, table).mean(axis=0)
+        added = _one_by_one(model, middle, table).mean(axis=0)
         usual = float(model.predict(middle[None, :])[0] + added.sum())
     return _Curves(model, middle, added, usual)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.throughputs import EqualSpeeds
-from slurmsched.estimators.training_profiles import GPUS_PER_NODE, packed, training_profiles
+from slurmsched.estimators.training_profiles import GPUS_PER_NODE, packed_gpus, training_profiles
 from slurmsched.model import Snapshot
 from slurmsched.model.columns import Floats, Int64s
 from slurmsched.model.hints import parse_hints
@@ -68,7 +68,9 @@ def _by_size(
 ) -> tuple[Floats, float]:
     """Goodput of the epoch by number of GPUs from 0 on, and the mean goodput as asked for. (G + 1,)."""
     profile = training_profiles(profiles)[model]
-    by_size = [profile.rates(packed(gpus, per_node), 0 if adapt else batch)[epoch] for gpus in range(1, MOST_GPUS + 1)]
-    rates = profile.rates(packed(asked, per_node), batch)
+    by_size = [
+        profile.rates(packed_gpus(gpus, per_node), 0 if adapt else batch)[epoch] for gpus in range(1, MOST_GPUS + 1)
+    ]
+    rates = profile.rates(packed_gpus(asked, per_node), batch)
     mean = 1.0 / float((np.diff(profile.epoch_ends, prepend=0.0) / rates).sum()) if rates.all() else 0.0
     return np.array([0.0, *by_size]), mean

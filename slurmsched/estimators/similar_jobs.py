@@ -70,13 +70,13 @@ def _codes(past: Past, jobs: Jobs, name: str) -> tuple[Int64s, Int64s]:
     if name == "gpus":
         return past.gpus.astype(np.int64), jobs.gpus.astype(np.int64)
     if name == "model":
-        return _texts(past.model, jobs.comment, of_job=lambda comment: parse_hints(comment).model or "")
+        return _text_codes(past.model, jobs.comment, of_job=lambda comment: parse_hints(comment).model or "")
     if name == "alike":
-        return _texts(past.name, jobs.name, normalized_name, normalized_name)
-    return _texts(getattr(past, name), getattr(jobs, name))
+        return _text_codes(past.name, jobs.name, normalized_name, normalized_name)
+    return _text_codes(getattr(past, name), getattr(jobs, name))
 
 
-def _texts(
+def _text_codes(
     past: Labels, jobs: Labels, of_past: Callable[[str], str] = str, of_job: Callable[[str], str] = str
 ) -> tuple[Int64s, Int64s]:
     code: dict[str, int] = {}
@@ -250,13 +250,13 @@ def by_rolling_levels(
     if not len(snapshot.past):
         return Estimates(last.total_s, last_source, names)
     with _LOCK:
-        mean_s, level = _means(_known(snapshot.past, levels, half_life_s), snapshot.jobs, least_samples)
+        mean_s, level = _means(_known_jobs(snapshot.past, levels, half_life_s), snapshot.jobs, least_samples)
     unknown = level == len(levels)
     total_s = np.where(unknown, last.total_s, mean_s)
     return Estimates(total_s, np.where(unknown, last_source, level).astype(np.int8), names)
 
 
-def _known(past: Past, levels: tuple[Level, ...], half_life_s: float) -> _Known:
+def _known_jobs(past: Past, levels: tuple[Level, ...], half_life_s: float) -> _Known:
     """What is known of this past, grown to it."""
     mine = [each for each in _KNOWN if each.levels == levels and each.half_life_s == half_life_s and each.covers(past)]
     known = max(mine, key=lambda each: len(each.past), default=None)

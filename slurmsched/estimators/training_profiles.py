@@ -184,7 +184,7 @@ class TrainingProfile:
         return min(local, max(self.validations) // (gpus * (accumulated + 1))), accumulated
 
     def _step_s(self, gpus: int, local: int) -> tuple[float, float]:
-        placement = "".join(map(str, packed(gpus)))
+        placement = "".join(map(str, packed_gpus(gpus)))
         rows = self.steps.get((placement, len(placement), gpus))
         rows = self.steps.get(("", len(placement), gpus)) if rows is None else rows
         if rows is None or not rows[0, 0] <= local <= rows[-1, 0]:
@@ -209,7 +209,7 @@ class TrainingProfile:
         return made[:, :, 1], made[:, :, 2]
 
 
-def packed(gpus: int, per_node: int = GPUS_PER_NODE) -> tuple[int, ...]:
+def packed_gpus(gpus: int, per_node: int = GPUS_PER_NODE) -> tuple[int, ...]:
     """GPUs of each node of a job on the fewest nodes, the least first."""
     full, rest = divmod(gpus, per_node)
     return (rest,) * (rest > 0) + (per_node,) * full

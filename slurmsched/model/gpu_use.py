@@ -102,10 +102,10 @@ def job_gpu_use(samples: Iterable[GpuSample]) -> dict[int, JobGpuUse]:
         gpus = found.setdefault(sample.job_id, {})
         if sample.gpu not in gpus or sample.use > gpus[sample.gpu].use:
             gpus[sample.gpu] = sample
-    return {job: _of(job, list(gpus.values())) for job, gpus in sorted(found.items())}
+    return {job: _use_of_job(job, list(gpus.values())) for job, gpus in sorted(found.items())}
 
 
-def _of(job_id: int, samples: Sequence[GpuSample]) -> JobGpuUse:
+def _use_of_job(job_id: int, samples: Sequence[GpuSample]) -> JobGpuUse:
     idle = sum(sample.use < IDLE_BELOW for sample in samples)
     memory = max((sample.memory_mib for sample in samples if not math.isnan(sample.memory_mib)), default=math.nan)
     return JobGpuUse(job_id, len(samples), idle, sum(sample.use for sample in samples) / len(samples), memory)

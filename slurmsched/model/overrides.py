@@ -45,7 +45,7 @@ def types_of(request: str) -> dict[str, int]:
     return {name: int(gpus) for kind, name, gpus in parts if kind == "gpu"}
 
 
-def request_of(gpus: dict[str, int]) -> str:
+def request_of_types(gpus: dict[str, int]) -> str:
     """The reverse of types_of, in ascending order of types."""
     return ",".join(f"gpu:{name}:{gpus[name]}" for name in sorted(gpus))
 

@@ -212,21 +212,21 @@ def recorded_trace(columns: Columns, source: InputFile, kind: str) -> RecordedTr
         raise source.fail("; ".join(("holds no GPU job that ran", *source.warnings())))
     try:
         first_s = _first_s(columns, source)
-        trace = Trace.of(**_moved(columns, first_s))
-        others = _beside(beside, first_s, trace) if beside is not None else None
+        trace = Trace.of(**_shifted_columns(columns, first_s))
+        others = _jobs_beside(beside, first_s, trace) if beside is not None else None
     except InputError as error:
         raise source.fail(error.message) from None
     warnings = (*source.warnings(), *_early(trace, source.path))
     return RecordedTrace(trace, kind, source.origin_s, source.utc_offset_s, warnings, beside=others)
 
 
-def _beside(columns: Columns, first_s: float, trace: Trace) -> Trace | None:
+def _jobs_beside(columns: Columns, first_s: float, trace: Trace) -> Trace | None:
     """Those of the jobs beside the trace that came since its begin, with ids of their own. None of none."""
-    columns = _moved(columns, first_s)
+    columns = _shifted_columns(columns, first_s)
     later = np.flatnonzero(columns["submit_s"] >= 0)
     if not later.size:
         return None
-    columns = {name: _cut(values, later) for name, values in columns.items()}
+    columns = {name: _chosen_rows(values, later) for name, values in columns.items()}
     taken = np.isin(columns["job_id"], trace.job_id)
     free = 1 + max(int(trace.job_id.max(initial=0)), int(columns["job_id"].max(initial=0)))
     columns["job_id"][taken] = free + np.arange(int(taken.sum()))
@@ -253,7 +253,7 @@ def _first_s(columns: Columns, source: InputFile) -> float:
     return first_s
 
 
-def _moved(columns: Columns, first_s: float) -> Columns:
+def _shifted_columns(columns: Columns, first_s: float) -> Columns:
     """The columns with this time at 0."""
     times = ("submit_s", "eligible_s", "start_s", "cancel_s")
     return columns | {name: columns[name] - first_s for name in times if name in columns and first_s}
@@ -347,13 +347,13 @@ def rows_by_id(columns: Columns, order: RowGroups) -> tuple[RowGroups, list[RowG
 def join_rows(columns: Columns, single: RowGroups, joined: Sequence[dict[str, Any]]) -> Columns:
     """The single rows, then one row for each mapping: its values, the rest as in its "row"."""
     kept = np.concatenate([single, np.array([values["row"] for values in joined], np.int64)])
-    made = {name: _cut(values, kept) for name, values in columns.items()}
+    made = {name: _chosen_rows(values, kept) for name, values in columns.items()}
     for place, values in enumerate(joined, len(single)):
         for name in values.keys() - {"row"}:
             made[name][place] = values[name]
     return made
 
 
-def _cut(values: Any, rows: Any) -> Any:
+def _chosen_rows(values: Any, rows: Any) -> Any:
     """The chosen rows of a column, writable if it is numeric."""
     return values.take(rows) if isinstance(values, Labels) else values[rows].copy()

@@ -17,7 +17,7 @@ from slurmsched.slurm.accounting import read_typical_run_times
 from slurmsched.slurm.cons_tres import known_version, read_shapes
 from slurmsched.slurm.doctor import CheckResult
 from slurmsched.slurm.doctor.settings_checks import check_settings
-from slurmsched.slurm.doctor.site_checks import read_gres_conf
+from slurmsched.slurm.doctor.site_checks import gres_conf_text
 from slurmsched.slurm.gpu_accounting import running_gpu_jobs
 from slurmsched.slurm.job_options import read_gpu_options
 from slurmsched.slurm.reader import open_commands, read_cluster_once
@@ -38,7 +38,7 @@ def read_advice_input(config: Config, *, whole: bool) -> tuple[AdviceInput, Sequ
     snapshot = read_cluster_once(config)
     asked = read_gpu_options(open_commands(config.slurm), snapshot.site)
     usual, warnings = _usual(config, snapshot)
-    use, unmeasured = _measured(config, snapshot)
+    use, unmeasured = _measured_use(config, snapshot)
     case = AdviceInput(snapshot, asked, usual, preempted=_preempted(config, snapshot), use=use)
     checks = rate_gpu_picks(config, snapshot) if whole or list(gpus_by_job(case)) else {}
     shares = {name: (forms[0].best_share, forms[1].best_share) for name, forms in checks.items()}
@@ -57,7 +57,7 @@ def _usual(config: Config, snapshot: Snapshot) -> tuple[Any, tuple[str, ...]]:
         return {}, (f"time limits are not judged: {error}",)
 
 
-def _measured(config: Config, snapshot: Snapshot) -> tuple[Any, tuple[str, ...]]:
+def _measured_use(config: Config, snapshot: Snapshot) -> tuple[Any, tuple[str, ...]]:
     """How running jobs use their GPUs, nothing where that is not measured, and a warning where it cannot be read."""
     if config.measured_use.source == "none":
         return {}, ()
@@ -76,7 +76,7 @@ def _preempted(config: Config, snapshot: Snapshot) -> bool:
 
 def _findings(snapshot: Snapshot) -> tuple[CheckResult, ...]:
     """Those checks of doctor that are about GPUs and not well."""
-    found = check_settings(snapshot.site, gres_conf=read_gres_conf(snapshot.site))
+    found = check_settings(snapshot.site, gres_conf=gres_conf_text(snapshot.site))
     return tuple(one for one in found if one.name in OF_SITE and not one.ok)
 
 

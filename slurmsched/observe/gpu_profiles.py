@@ -240,19 +240,19 @@ def profile_rows(profiles: Mapping[ProfileKey, GpuProfile]) -> list[ProfileRow]:
 
 def _profile_row(model: str, batch: int, gpu_type: str, gpus: int, of_users: Sequence[GpuProfile]) -> ProfileRow:
     speeds = [one.samples_per_s for one in of_users if math.isfinite(one.samples_per_s)]
-    merged = reduce(_together, of_users)
+    merged = reduce(_merged_profiles, of_users)
     return ProfileRow(
-        model, batch or None, gpus, gpu_type, median_low(speeds) if speeds else None, _known(merged.use),
-        _known(merged.memory_mib), max(merged.speed_s, merged.use_s) / 3600, merged.jobs,
+        model, batch or None, gpus, gpu_type, median_low(speeds) if speeds else None, _finite_or_none(merged.use),
+        _finite_or_none(merged.memory_mib), max(merged.speed_s, merged.use_s) / 3600, merged.jobs,
     )  # fmt: skip
 
 
-def _together(one: GpuProfile, other: GpuProfile) -> GpuProfile:
+def _merged_profiles(one: GpuProfile, other: GpuProfile) -> GpuProfile:
     return GpuProfile(
         one.samples + other.samples, one.speed_s + other.speed_s, one.used_s + other.used_s, one.use_s + other.use_s,
         _larger(one.memory_mib, other.memory_mib), one.jobs + other.jobs, max(one.last_s, other.last_s),
     )  # fmt: skip
 
 
-def _known(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None

@@ -212,18 +212,22 @@ def as_slurm(snapshot: Snapshot, plan: Plan, lever: str) -> str:
     Slurm's own order is that by its priority without our lever, then by submission and id.
     """
     rows = np.flatnonzero(plan.managed & snapshot.jobs.pending)
-    if plan.ranking is None or len(rows) < 2 or not _same(snapshot, plan.ranking.order, rows, PRIORITY_FIELDS[lever]):
+    if (
+        plan.ranking is None
+        or len(rows) < 2
+        or not _same_order(snapshot, plan.ranking.order, rows, PRIORITY_FIELDS[lever])
+    ):
         return ""
     same = f"the policy's order of the {pluralize(len(rows), 'waiting job')} is Slurm's own"
     times = times_in(plan.ranking.words)
     why = {name: values[rows] for name, values in plan.ranking.why.items() if name not in (DECIDED_BY, *times)}
-    if why and all(_equal(values) for values in why.values()):
+    if why and all(_all_equal(values) for values in why.values()):
         shared = criteria({name: values[0].item() for name, values in why.items()}, plan.ranking.words)
         return f"{same}: it sees no difference between them" + (f" ({shared} for all)" if shared else "")
     return f"{same}: its criteria and Slurm's priority agree for these jobs"
 
 
-def _same(snapshot: Snapshot, order: Int64s, rows: Int64s, lever: PriorityField) -> bool:
+def _same_order(snapshot: Snapshot, order: Int64s, rows: Int64s, lever: PriorityField) -> bool:
     """Whether these rows have the same order by the ranking and by Slurm, wherever they compete."""
     jobs, group = snapshot.jobs, competing_jobs(snapshot)
     place = np.empty(len(jobs), np.int64)
@@ -234,11 +238,11 @@ def _same(snapshot: Snapshot, order: Int64s, rows: Int64s, lever: PriorityField)
     return bool((ours == slurms).all())
 
 
-def _equal(values: Int64s) -> bool:
+def _all_equal(values: Int64s) -> bool:
     return bool((values == values[0]).all() or (values != values).all())
 
 
-def operation_rows(operations: Sequence[Operation]) -> list[dict[str, Any]]:
+def operation_records(operations: Sequence[Operation]) -> list[dict[str, Any]]:
     """Operations as plain values: for whom, which nodes, how far, and what each node that is kept waits for."""
     return [
         {"operation": operation.id, "purpose": str(operation.purpose), "job_id": operation.job_id,

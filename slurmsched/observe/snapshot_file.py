@@ -42,14 +42,14 @@ KINDS: Mapping[str, Any] = {"SlurmNode": SlurmNode} | {
 }
 
 
-def packed(value: Any, place: str, arrays: Arrays) -> Any:
+def packed_value(value: Any, place: str, arrays: Arrays) -> Any:
     """The tree of a value; its arrays are put into `arrays` by place. Raises TypeError for what has no form."""
     if isinstance(value, IntEnum):
         return {"kind": type(value).__name__, "fields": int(value)}
     if isinstance(value, StrEnum):
         return {"kind": type(value).__name__, "fields": str(value)}
     if isinstance(value, np.generic):
-        return packed(value.item(), place, arrays)
+        return packed_value(value.item(), place, arrays)
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": repr(value)}
     if value is None or isinstance(value, bool | int | float | str):
@@ -66,16 +66,16 @@ def _packed_whole(value: Any, place: str, arrays: Arrays) -> Any:
         return {"labels": place, "names": list(value.names)}
     if is_dataclass(value) and KINDS.get(type(value).__name__) is type(value):
         named = ((spec.name, getattr(value, spec.name)) for spec in fields(value))
-        tree = {name: packed(part, f"{place}/{name}" if place else name, arrays) for name, part in named}
+        tree = {name: packed_value(part, f"{place}/{name}" if place else name, arrays) for name, part in named}
         return {"kind": type(value).__name__, "fields": tree}
     if isinstance(value, Mapping):
-        return {"map": [[packed(k, f"{place}/{i}k", arrays), packed(v, f"{place}/{i}", arrays)]
+        return {"map": [[packed_value(k, f"{place}/{i}k", arrays), packed_value(v, f"{place}/{i}", arrays)]
                         for i, (k, v) in enumerate(value.items())]}  # fmt: skip
     if isinstance(value, list) and value and all(type(part) is float for part in value):
         arrays[place] = np.array(value)
         return {"floats": place}
     if isinstance(value, list | tuple):
-        parts = [packed(part, f"{place}/{i}", arrays) for i, part in enumerate(value)]
+        parts = [packed_value(part, f"{place}/{i}", arrays) for i, part in enumerate(value)]
         return parts if isinstance(value, list) else {"tuple": parts}
     raise TypeError(f"{place} is a {type(value).__name__}, which a snapshot file has no form for")
 
@@ -184,7 +184,7 @@ def write_snapshot(path: Path, saved: SavedSnapshot) -> None:
     arrays: dict[str, NDArray[Any]] = {}
     draft = draft_of(path)
     try:
-        head = _head(saved, packed(saved.snapshot, "", arrays))
+        head = _head(saved, packed_value(saved.snapshot, "", arrays))
         with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as file:
             _put(file, HEAD, orjson.dumps(head))
             for place, array in arrays.items():

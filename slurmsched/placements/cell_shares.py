@@ -183,13 +183,13 @@ class CellShares:
         whole: list[int] = self.tree.whole.tolist()
         unclaimed = [mask if n in self.open else 0 for n, mask in enumerate(whole)]
         for cell in taken:
-            _take(unclaimed, cell)
+            _take_cell(unclaimed, cell)
         found: dict[int, int] = {}
         for _, level, nodes in sorted(demand, key=lambda kind: (-kind[1], len(kind[2]))):
             count = demand[_, level, nodes]
-            free = [c for c in self._cells(level, nodes) if _fits(unclaimed, whole, c)] if count else []
+            free = [c for c in self._cells(level, nodes) if _is_unclaimed(unclaimed, whole, c)] if count else []
             for cell in sorted(free, key=lambda c: (self._lower(c), c.nodes, c.mask))[:count]:
-                _take(unclaimed, cell)
+                _take_cell(unclaimed, cell)
                 found[level] = found.get(level, 0) + 1
         return found
 
@@ -290,13 +290,13 @@ class CellShares:
         return kinds
 
 
-def _take(unclaimed: list[int], cell: GpuCell) -> None:
+def _take_cell(unclaimed: list[int], cell: GpuCell) -> None:
     """Take a cell's GPUs from those left by node."""
     for n in cell.nodes:
         unclaimed[n] &= ~cell.mask if cell.level <= NODE else 0
 
 
-def _fits(unclaimed: list[int], whole: list[int], cell: GpuCell) -> bool:
+def _is_unclaimed(unclaimed: list[int], whole: list[int], cell: GpuCell) -> bool:
     """Whether all of a cell is left."""
     if cell.level <= NODE:
         return bool(cell.mask) and unclaimed[cell.nodes[0]] & cell.mask == cell.mask

@@ -129,12 +129,14 @@ class StepwisePlacement:
         else:
             self.free[node] &= ~mask
         nodes, allocated, here = self.snapshot.nodes, self.placeable.allocated, self.placeable.allocated.node == node
-        self.cpus[node] = _beside(nodes.cpus[node], used.cpus_used[node], allocated.cpus[here])
-        self.memory_mib[node] = _beside(nodes.memory_mib[node], used.memory_used_mib[node], allocated.memory_mib[here])
+        self.cpus[node] = _amount_to_give(nodes.cpus[node], used.cpus_used[node], allocated.cpus[here])
+        self.memory_mib[node] = _amount_to_give(
+            nodes.memory_mib[node], used.memory_used_mib[node], allocated.memory_mib[here]
+        )
         return True
 
 
-def _beside(have: float, used: float, held: Floats) -> float:
+def _amount_to_give(have: float, used: float, held: Floats) -> float:
     """CPUs or memory of a node to give, infinity = not counted; rounded as by PlaceableGpus and the walk of a place.
 
     held: of each holding job there.

@@ -83,7 +83,7 @@ class TopologyAware:
             return LEAST_COST
         nearest, widest = _span(topology, len(members))
         worst = self.farthest[len(members) - 2] if len(self.farthest) > len(members) - 2 else widest - nearest
-        cost = _pairs(distances(topology), members) - nearest
+        cost = _distance_sum(distances(topology), members) - nearest
         return max(cost / worst, LEAST_COST) if worst > 0 else LEAST_COST
 
 
@@ -145,11 +145,11 @@ def _candidates(topology: GpuTopology, free: int, gpus: int) -> list[tuple[int, 
 def _span(topology: GpuTopology, gpus: int) -> tuple[float, float]:
     """Sum of distances inside the nearest and the farthest set of that many GPUs of the class."""
     whole = (1 << topology.gpus) - 1
-    sums = [_pairs(distances(topology), members) for members in _candidates(topology, whole, gpus)]
+    sums = [_distance_sum(distances(topology), members) for members in _candidates(topology, whole, gpus)]
     return min(sums), max(sums)
 
 
-def _pairs(distance: Floats, members: Sequence[int]) -> float:
+def _distance_sum(distance: Floats, members: Sequence[int]) -> float:
     return float(sum(distance[a, b] for a, b in combinations(members, 2)))
 
 

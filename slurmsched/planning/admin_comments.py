@@ -25,7 +25,7 @@ from slurmsched.model.operations import OperationStage, Purpose
 from slurmsched.planning.gate import FOREIGN_COMMENT
 from slurmsched.planning.idle_gpus import NO_IDLE, idle_jobs, some_idle
 from slurmsched.planning.job_scope import scoped
-from slurmsched.planning.proposals import Budget, Lever, Proposal, Records, written
+from slurmsched.planning.proposals import Budget, Lever, Proposal, Records, carried_out
 
 if TYPE_CHECKING:
     from slurmsched.model import Ranking
@@ -82,7 +82,7 @@ class AdminCommentLever(Lever):
         (record,) = planned
         if any(outcome.message.startswith(FOREIGN_COMMENT) for outcome in answers):
             return (record.closed(FOREIGN_COMMENT, abandoned=True),)
-        if record.open and written(answers):
+        if record.open and carried_out(answers):
             return (replace(record, values=tuple(each for each in record.values if each != record.sent)),)
         return Lever.settled(planned, before, answers, steps)
 

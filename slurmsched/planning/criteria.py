@@ -32,7 +32,7 @@ def criteria(values: Mapping[str, Any], words: Mapping[str, str]) -> str:
 
 def criterion(name: str, value: Any, words: Mapping[str, str]) -> str:
     """One criterion; nothing for one that is not known, endless, empty or not the case. Without words: by its name."""
-    plain = _plain(name) if isinstance(value, bool) else f"{_plain(name)} {{}}"
+    plain = _name_without_unit(name) if isinstance(value, bool) else f"{_name_without_unit(name)} {{}}"
     text = words.get(name) or WORDS.get(name, plain)
     if "|" in text:
         return _choice(text.split("|"), value)
@@ -42,14 +42,14 @@ def criterion(name: str, value: Any, words: Mapping[str, str]) -> str:
         return ""
     if AT in text:
         return text.replace(AT, f"{datetime.fromtimestamp(value, UTC):%Y-%m-%dT%H:%M:%SZ}")
-    return text.replace("{}", _value(name, value)).replace(NOT_BELOW_0, _value(name, value))
+    return text.replace("{}", _value_with_unit(name, value)).replace(NOT_BELOW_0, _value_with_unit(name, value))
 
 
 def _choice(texts: Sequence[str], value: float) -> str:
     return texts[int(value)] if 0 <= value < len(texts) else ""
 
 
-def _plain(name: str) -> str:
+def _name_without_unit(name: str) -> str:
     """The name of a criterion without its unit."""
     if "_per_" in name:
         return name.replace("_gpu_s", "_GPU_s").replace("_", " ")
@@ -59,7 +59,7 @@ def _plain(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _value(name: str, value: Any) -> str:
+def _value_with_unit(name: str, value: Any) -> str:
     """A value with its unit, which ends the name."""
     unit = next((show for end, show in _UNITS.items() if name.endswith(end)), None)
     if unit is not None and "_per_" not in name:

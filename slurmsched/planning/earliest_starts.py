@@ -81,7 +81,7 @@ def deferrals(
     asked[list(active)] = False
     verdict = np.where(asked, jobs_of.start_verdicts(snapshot.jobs, scope), -1).astype(np.int8)
     new = ranking.order[(asked & (verdict < 0))[ranking.order]]
-    kept = list(_kept(snapshot, active, later & jobs_of.scoped(snapshot.jobs, scope), want_s, lever))
+    kept = list(_recorded_changes(snapshot, active, later & jobs_of.scoped(snapshot.jobs, scope), want_s, lever))
     changes = [*sorted(kept, key=lambda change: not change[0].restores), *_new(snapshot, new, want_s, lever)]
     return Proposal.of_changes(changes, most, changed, jobs_of.refusals(snapshot, verdict, jobs_of.START_RULES))
 
@@ -166,7 +166,7 @@ def wanted_s(snapshot: Snapshot, ranking: Ranking) -> Floats:
     return np.where(aged, -math.inf, changes.start_s)
 
 
-def _kept(
+def _recorded_changes(
     snapshot: Snapshot, active: dict[int, Override], later: Bools, want_s: Floats, lever: LeverConfig
 ) -> Iterator[StartChange]:
     """Changes of starts that are on record."""

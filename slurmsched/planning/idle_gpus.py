@@ -20,15 +20,15 @@ NO_IDLE = IdleGpusConfig()
 
 def idle_jobs(jobs: Jobs, idle: IdleGpusConfig) -> Bools:
     """Running jobs whose GPUs compute less than idle.below_pct of the time, as measured. (N,) bool."""
-    return _judged(jobs, idle) & (jobs.gpu_use < idle.below_pct / 100)  # NaN: not measured
+    return _judged_jobs(jobs, idle) & (jobs.gpu_use < idle.below_pct / 100)  # NaN: not measured
 
 
 def some_idle(jobs: Jobs, idle: IdleGpusConfig) -> Bools:
     """Running jobs with some idle GPUs, however much they use the others. (N,) bool."""
-    return _judged(jobs, idle) & (jobs.idle_gpus > 0)
+    return _judged_jobs(jobs, idle) & (jobs.idle_gpus > 0)
 
 
-def _judged(jobs: Jobs, idle: IdleGpusConfig) -> Bools:
+def _judged_jobs(jobs: Jobs, idle: IdleGpusConfig) -> Bools:
     """Running jobs that have run long enough and that no exception of the site excludes. (N,) bool."""
     judged = jobs.running & (jobs.gpus > 0) & (jobs.run_s >= idle.after_s)
     judged &= jobs.batch | idle.interactive

@@ -55,7 +55,7 @@ def _revoked(jobs: Jobs, _: ScopeConfig) -> Bools:
     return jobs.is_state(JobState.REVOKED)
 
 
-def _hidden(jobs: Jobs, _: ScopeConfig) -> Bools:
+def _is_hidden(jobs: Jobs, _: ScopeConfig) -> Bools:
     return PRIORITY_FIELDS["site_factor"].hidden(jobs)
 
 
@@ -113,7 +113,7 @@ JOB_RULES = (
         "fixed-priority", "an operator set its priority, so no lever acts on it", lambda jobs, _: jobs.fixed_priority
     ),
     JobRule("backoff", "somebody else changed its nice or site factor lately", lambda jobs, _: jobs.backoff),
-    JobRule("hidden", "Slurm shows no site factor of a job that is not eligible yet", _hidden, lever="site_factor"),
+    JobRule("hidden", "Slurm shows no site factor of a job that is not eligible yet", _is_hidden, lever="site_factor"),
     JobRule("het", "a het component follows its leader", _het_component, in_scope=False),
     JobRule("array", "an array task follows its array", _array_task, in_scope=False),
     JobRule("basic", "priority/basic orders jobs, and no lever can", lambda jobs, _: np.zeros(len(jobs), np.bool_)),
@@ -172,7 +172,7 @@ def follows_array(jobs: Jobs) -> Bools:
 
 def verdicts(snapshot: Snapshot, scope: ScopeConfig, lever: str) -> NDArray[np.int8]:
     """The rule that leaves each job alone: index into JOB_RULES, -1 for one that the lever may move. (N,) int8."""
-    verdict = _first(JOB_RULES, snapshot.jobs, scope, lever)
+    verdict = _first_verdict(JOB_RULES, snapshot.jobs, scope, lever)
     if not snapshot.site.multifactor:
         verdict[verdict < 0] = BASIC_RULE
     return verdict
@@ -180,12 +180,12 @@ def verdicts(snapshot: Snapshot, scope: ScopeConfig, lever: str) -> NDArray[np.i
 
 def node_list_verdicts(jobs: Jobs, scope: ScopeConfig) -> NDArray[np.int8]:
     """The rule that keeps each job from a node list of ours: index into NODE_LIST_RULES, -1 for none. (N,) int8."""
-    return _first(NODE_LIST_RULES, jobs, scope, "")
+    return _first_verdict(NODE_LIST_RULES, jobs, scope, "")
 
 
 def size_verdicts(jobs: Jobs, scope: ScopeConfig) -> NDArray[np.int8]:
     """The rule that keeps each job at its number of GPUs: index into SIZE_RULES, -1 for none. (N,) int8."""
-    return _first(SIZE_RULES, jobs, scope, "")
+    return _first_verdict(SIZE_RULES, jobs, scope, "")
 
 
 def size_request_refusal(jobs: Jobs, row: int, gpus: int, scope: ScopeConfig) -> str:
@@ -213,10 +213,10 @@ def signal_refusal(jobs: Jobs, row: int, scope: ScopeConfig) -> str:
 
 def start_verdicts(jobs: Jobs, scope: ScopeConfig) -> NDArray[np.int8]:
     """The rule that keeps each job from an earliest start of ours: index into START_RULES, -1 for none. (N,) int8."""
-    return _first(START_RULES, jobs, scope, "")
+    return _first_verdict(START_RULES, jobs, scope, "")
 
 
-def _first(rules: Sequence[JobRule], jobs: Jobs, scope: ScopeConfig, lever: str) -> NDArray[np.int8]:
+def _first_verdict(rules: Sequence[JobRule], jobs: Jobs, scope: ScopeConfig, lever: str) -> NDArray[np.int8]:
     verdict = np.full(len(jobs), -1, np.int8)
     for index, rule in enumerate(rules):
         if rule.lever in ("", lever):

@@ -109,7 +109,7 @@ def sizes(
     base = own_sizes(own_starts(snapshot))
     known = by_job(snapshot.overrides, SIZE_FIELDS)
     over = others | left_alone(snapshot.jobs, (*known, *changed, *active.values()))
-    wanted, refused = _wanted(base, ranking, managed & ~over, scope) if lever.size else ({}, ())
+    wanted, refused = _wanted_requests(base, ranking, managed & ~over, scope) if lever.size else ({}, ())
     new = {row: request for row, request in wanted.items() if row not in active}
     changes = [
         *_changed(snapshot, active, wanted),
@@ -118,7 +118,7 @@ def sizes(
     return Proposal.of_changes(changes, most, records_of(changed), refused)
 
 
-def _wanted(
+def _wanted_requests(
     base: Snapshot, ranking: Ranking, managed: Bools, scope: ScopeConfig
 ) -> tuple[dict[int, str], tuple[Refusal, ...]]:
     """Requests of the jobs that are to have another size than they ask for, by row, most urgent first; and why others
@@ -126,14 +126,14 @@ def _wanted(
     jobs = base.jobs
     gpus = jobs_of.policy_gpus(ranking, jobs)
     again = _asked_and_requeued(jobs) & (gpus == 0)
-    gpus = _whole(jobs, np.where(again, jobs.wanted_gpus, gpus))
+    gpus = _whole_per_task(jobs, np.where(again, jobs.wanted_gpus, gpus))
     if not gpus.any():
         return {}, ()
-    asked = managed & (startable(base) | again) & (gpus > 0) & (gpus != jobs.gpus) & _within(jobs, gpus)
+    asked = managed & (startable(base) | again) & (gpus > 0) & (gpus != jobs.gpus) & _within_hints(jobs, gpus)
     asked &= ~((gpus > jobs.gpus) & _at_limit(jobs))
     verdict = np.where(asked, jobs_of.size_verdicts(jobs, scope), -1).astype(np.int8)
     rows = ranking.order[(asked & (verdict < 0))[ranking.order]].tolist()
-    most = _largest(base, rows)
+    most = _most_gpus(base, rows)
     found = {row: _sized(jobs, row, int(gpus[row])) for row in rows if gpus[row] <= most[row]}
     small = (Refusal(int(jobs.job_id[row]), "size-room",
                      f"{'no node that it may have has' if jobs.nodes[row] == 1 else 'its nodes do not have'} "
@@ -141,7 +141,7 @@ def _wanted(
     return found, (*jobs_of.refusals(base, verdict, jobs_of.SIZE_RULES), *small)
 
 
-def _whole(jobs: Jobs, gpus: Int64s) -> Int64s:
+def _whole_per_task(jobs: Jobs, gpus: Int64s) -> Int64s:
     """The largest number of GPUs up to this one that is a whole number of each job's nodes or tasks. (N,)."""
     units = jobs_of.size_units(jobs)
     found: Int64s = gpus // units * units
@@ -155,7 +155,7 @@ def _sized(jobs: Jobs, row: int, gpus: int) -> str:
     return size_text(request, jobs.gpus_by[row], gpus * nodes // int(jobs.gpus[row]) if nodes > 1 else 1)
 
 
-def _within(jobs: Jobs, gpus: Int64s) -> Bools:
+def _within_hints(jobs: Jobs, gpus: Int64s) -> Bools:
     """Whether a job's hints allow that many GPUs; not without both of them. (N,) bool."""
     found: Bools = (gpus >= hint_column(jobs, "min_gpus")) & (gpus <= hint_column(jobs, "max_gpus"))  # NaN: no hint
     return found
@@ -216,7 +216,7 @@ class ShrinkLever(Lever):
         in_operations: ids of jobs that a preemption or gang reservation concerns.
         """
         jobs = snapshot.jobs
-        gpus = _whole(jobs, jobs_of.policy_gpus(ranking, jobs))
+        gpus = _whole_per_task(jobs, jobs_of.policy_gpus(ranking, jobs))
         asked = jobs.running & ~jobs.requeueable & (jobs.nodes > 1) & (hint_column(jobs, "shrink") == 1)
         asked &= jobs_of.scoped(jobs, self.scope) & (gpus < jobs.gpus) & (gpus >= hint_column(jobs, "min_gpus"))
         asked &= (jobs.run_s >= self.reports.least_run_s) & ~np.isin(jobs.job_id, in_operations)
@@ -322,10 +322,10 @@ def running_sizes(
     restart_cost_s: of a job without the hint and without measured restarts [s]. most: jobs that are asked anew.
     """
     jobs = snapshot.jobs
-    gpus = _whole(jobs, jobs_of.policy_gpus(ranking, jobs))
+    gpus = _whole_per_task(jobs, jobs_of.policy_gpus(ranking, jobs))
     may = jobs.running & jobs.batch & jobs.requeueable & jobs_of.scoped(jobs, scope) & (jobs.gpus > 0)
     may &= jobs_of.size_verdicts(jobs, scope) < 0  # else it would come back as it was
-    ask = may & (gpus > 0) & (gpus != jobs.gpus) & _within(jobs, gpus) & (jobs.run_s >= reports.least_run_s)
+    ask = may & (gpus > 0) & (gpus != jobs.gpus) & _within_hints(jobs, gpus) & (jobs.run_s >= reports.least_run_s)
     ask &= (gpus < jobs.gpus) | (_saved_s(jobs, gpus) > restart_costs_s(jobs, restart_cost_s))
     wanted = np.where(ask, gpus, 0)
     changed = may & (wanted != jobs.wanted_gpus) & ((wanted > 0) | (gpus == jobs.gpus))
@@ -350,7 +350,7 @@ def _remaining_s(jobs: Jobs) -> Floats:
     return np.where(np.isnan(remaining), np.inf, remaining)
 
 
-def _largest(base: Snapshot, rows: Sequence[int]) -> dict[int, int]:
+def _most_gpus(base: Snapshot, rows: Sequence[int]) -> dict[int, int]:
     """Most GPUs that each of these jobs may have, by row; 0 if that is not known.
 
     It is the most GPUs of an open node, or of as many nodes as there are, with the job's CPUs and memory. The job's

@@ -115,15 +115,15 @@ class Planner:
         returned = proposals["out-of-scope"].actions
         return Plan(
             actions=tuple(passed),
-            refused=(*job_scope.refusals(snapshot, verdict), *_all(proposals, lambda each: each.refusals), *unfit),
-            deferred=len(_all(proposals, lambda each: each.postponed)),
+            refused=(*job_scope.refusals(snapshot, verdict), *_of_all(proposals, lambda each: each.refusals), *unfit),
+            deferred=len(_of_all(proposals, lambda each: each.postponed)),
             notes=self._notes(snapshot, seen, ranking, ours),
             ranking=ranking,
             wanted_values=frozen(with_returned(snapshot, values, returned), np.int64),
             managed=frozen(ours, np.bool_),
             verdict=frozen(verdict, np.int8),
-            operations=_all(proposals, lambda each: each.operations),
-            overrides=_recorded(proposals, passed),
+            operations=_of_all(proposals, lambda each: each.operations),
+            overrides=_changed_records(proposals, passed),
             next_look_s=min(proposal.next_look_s for proposal in proposals.values()),
         )
 
@@ -184,15 +184,15 @@ def _passed(
     return passed, refused
 
 
-def _recorded(proposals: dict[str, Proposal], passed: list[Action]) -> tuple[Override, ...]:
+def _changed_records(proposals: dict[str, Proposal], passed: list[Action]) -> tuple[Override, ...]:
     """The records that change, without those of changes that the gate has refused."""
     every = [action for proposal in proposals.values() for action in proposal.actions]
     wanted, sent = ({(each.job_id, each.field) for each in actions if isinstance(each, SetField)}
                     for actions in (every, passed))  # fmt: skip
-    records = _all(proposals, lambda each: each.overrides)
+    records = _of_all(proposals, lambda each: each.overrides)
     return tuple(record for record in records if record.key not in wanted - sent)
 
 
-def _all(proposals: dict[str, Proposal], part: Callable[[Proposal], tuple[Item, ...]]) -> tuple[Item, ...]:
+def _of_all(proposals: dict[str, Proposal], part: Callable[[Proposal], tuple[Item, ...]]) -> tuple[Item, ...]:
     """This part of all proposals."""
     return tuple(item for proposal in proposals.values() for item in part(proposal))

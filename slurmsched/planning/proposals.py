@@ -142,10 +142,10 @@ class Lever(ABC):
     @staticmethod
     def settled_restore(planned: Records, answers: Sequence[Outcome], steps: int) -> Records:
         """The records of a job that gets its own values back: as planned once Slurm took every step, else as before."""
-        return planned if answers and len(written(answers)) == steps else ()
+        return planned if answers and len(carried_out(answers)) == steps else ()
 
 
-def written(answers: Sequence[Outcome]) -> list[Outcome]:
+def carried_out(answers: Sequence[Outcome]) -> list[Outcome]:
     """The actions that Slurm has carried out."""
     return [outcome for outcome in answers if outcome.status == "written"]
 

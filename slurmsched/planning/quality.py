@@ -52,7 +52,7 @@ def placed(before: Snapshot, now: Snapshot) -> tuple[PlacedJob, ...]:
     snapshot = replace(now, jobs=own_lists(now))
     placeable, tables = PlaceableGpus.of(snapshot), ClassTables.of(topology, "smallest")
     moment = _Moment(
-        snapshot, tables, np.where(placeable.blind, -1, placeable.node_class), _free(before), _ends(before, now)
+        snapshot, tables, np.where(placeable.blind, -1, placeable.node_class), _free(before), _freed_gpus(before, now)
     )
     found: list[PlacedJob] = []
     for start in _starts(snapshot, rows, placeable):
@@ -84,7 +84,7 @@ def _free(before: Snapshot) -> Int64s:
     return whole & ~before.nodes.gpu_mask_used
 
 
-def _ends(before: Snapshot, now: Snapshot) -> list[tuple[float, int, int]]:
+def _freed_gpus(before: Snapshot, now: Snapshot) -> list[tuple[float, int, int]]:
     """What was given back between the snapshots: when, node row and mask, by time."""
     jobs = now.jobs
     over = dict(zip(jobs.job_id[jobs.finished].tolist(), jobs.end_s[jobs.finished].tolist(), strict=True))

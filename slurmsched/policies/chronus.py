@@ -14,7 +14,7 @@ from slurmsched.allocation.job_times import (
     cluster_gpus,
     deadline_s,
     expected_remaining_s,
-    missing_inputs,
+    missing_time_notes,
     service,
 )
 from slurmsched.allocation.leases import (
@@ -116,7 +116,7 @@ class Chronus:
             "deadline_s": due_s,
         }
         return Ranking(
-            order, why=why, carry=carry, notes=(*missing_inputs(active(snapshot), due_s, remaining_s), *notes)
+            order, why=why, carry=carry, notes=(*missing_time_notes(active(snapshot), due_s, remaining_s), *notes)
         )
 
     def _planned(

@@ -18,7 +18,14 @@ from slurmsched.allocation.elastic import (
     without_curve,
 )
 from slurmsched.allocation.job_memory import ORIGIN, origin_s, recall, remembered
-from slurmsched.allocation.job_times import active, cluster_gpus, deadline_s, missing_inputs, remaining_work_s, service
+from slurmsched.allocation.job_times import (
+    active,
+    cluster_gpus,
+    deadline_s,
+    missing_time_notes,
+    remaining_work_s,
+    service,
+)
 from slurmsched.allocation.size_rounds import all_wait, size_changes
 from slurmsched.estimators.requested_time import Hint
 from slurmsched.estimators.throughputs import EqualSpeeds
@@ -166,7 +173,7 @@ def _notes(
         if out
         else ()
     )
-    return (*missing_inputs(active(snapshot), due_s, remaining_s), *refused)
+    return (*missing_time_notes(active(snapshot), due_s, remaining_s), *refused)
 
 
 def _begins_s(carry: Any) -> float:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from slurmsched.allocation.heterogeneity import HeterogeneousCluster, gpu_type, heterogeneous_cluster
-from slurmsched.allocation.job_times import active, deadline_s, expected_remaining_s, missing_inputs
+from slurmsched.allocation.job_times import active, deadline_s, expected_remaining_s, missing_time_notes
 from slurmsched.estimators.requested_time import Hint
 from slurmsched.estimators.throughputs import EqualSpeeds
 from slurmsched.model import JobChanges, Labels, PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
@@ -60,7 +60,7 @@ class Genie:
         in_time = np.isfinite(allowance_s) & (allowance_s >= 0)
         order = ordered(jobs, ~in_time, np.where(in_time, allowance_s, jobs.attained_gpu_s))
         late = int((active(snapshot) & (allowance_s < 0)).sum())
-        notes = missing_inputs(active(snapshot), due_s, remaining_s)
+        notes = missing_time_notes(active(snapshot), due_s, remaining_s)
         notes += (f"{pluralize(late, 'job')} cannot meet the deadline any more",) if late else ()
         why = {"in_time": in_time.astype(np.int64), "allowance_s": allowance_s}
         alike = bool((cluster.speed == best[:, None]).all(axis=1)[cluster.active].all())

@@ -28,7 +28,7 @@ from slurmsched.model import JobChanges, Labels, PolicyFamily, PolicyInfo, Polic
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
 from slurmsched.model.hints import hint_column
 from slurmsched.model.ordering import arrival_s, ordered
-from slurmsched.model.overrides import request_of
+from slurmsched.model.overrides import request_of_types
 from slurmsched.model.parameters import Count, Part, Period, Range, check_choice, check_ranges
 from slurmsched.model.policy_info import NEEDS_PREEMPTION, RESIZE_BY_REQUEUE, ROUNDS_ARE_LEASES, SEVERAL_GPU_TYPES
 from slurmsched.plain_text import pluralize
@@ -168,7 +168,9 @@ def _changes(held: RoundGpus, cluster: HeterogeneousCluster, asked: Int32s, star
         cluster.types[column] if gpus else "" for column, gpus in zip(most.tolist(), held.size.tolist(), strict=True)
     ]
     mixed = [
-        request_of({name: int(gpus) for name, gpus in zip(cluster.types, row, strict=True) if gpus}) if two else ""
+        request_of_types({name: int(gpus) for name, gpus in zip(cluster.types, row, strict=True) if gpus})
+        if two
+        else ""
         for row, two in zip(held.gpus.tolist(), several.tolist(), strict=True)
     ]
     by_type = Labels.of(mixed) if several.any() else None

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from slurmsched.allocation.job_groups import JobGroup, Members, candidates, grouped
+from slurmsched.allocation.job_groups import JobGroup, Members, candidates, matched_groups
 from slurmsched.allocation.job_times import cluster_gpus, remaining_on_reference_s, service
 from slurmsched.estimators.group_speeds import ALONE, MOST_JOBS, MURI, StageTimes, group_time, stage_table, stages_of
 from slurmsched.estimators.requested_time import Hint
@@ -117,7 +117,7 @@ class Muri:
             size: [JobGroup((row,), (place[row],), self._kinds(snapshot, row)) for row in members]
             for size, members in chosen.items()
         }
-        for group in grouped(units, capacity, self._efficiency, self.most):
+        for group in matched_groups(units, capacity, self._efficiency, self.most):
             if len(group.rows) > 1 and self._pays(group.kinds):
                 host[list(group.rows[1:])] = jobs.job_id[group.rows[0]]
                 first[list(group.rows)] = group.rows[0]

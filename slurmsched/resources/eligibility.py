@@ -213,7 +213,7 @@ def _of_other_users(snapshot: Snapshot, request: JobRequest, doubts: Unsupported
         return taken
     alone = {name for name, how in zip(table.name, table.exclusive, strict=True) if how == "user"}
     mine = not alone.isdisjoint(request.partitions)
-    for (user, partition), (rows, unread) in _runs(snapshot).items():
+    for (user, partition), (rows, unread) in _nodes_by_owner(snapshot).items():
         if user != request.user and (mine or partition in alone):
             taken[rows] = True
             if unread:
@@ -222,7 +222,7 @@ def _of_other_users(snapshot: Snapshot, request: JobRequest, doubts: Unsupported
 
 
 @lru_cache(maxsize=2)
-def _runs(snapshot: Snapshot) -> dict[tuple[str, str], tuple[list[int], bool]]:
+def _nodes_by_owner(snapshot: Snapshot) -> dict[tuple[str, str], tuple[list[int], bool]]:
     """By user and partition the rows of the nodes that their jobs hold, and whether a list of them cannot be read."""
     jobs, (rows, nodes, unread) = snapshot.jobs, held_nodes(snapshot)
     held: dict[tuple[str, str], set[int]] = {}

@@ -40,9 +40,9 @@ def match_constraint(text: str, features: frozenset[str], nodes: int) -> Constra
     parts = parse_constraint(text)
     if parts is None:
         return ConstraintMatch(True, False, f"its constraint {text!r} (a form that is not understood)")
-    if _counted(parts):
+    if _has_counts(parts):
         return ConstraintMatch(True, False, f"its constraint {text!r} (how many nodes have a feature)")
-    met = _value(parts, features)
+    met = _term_holds(parts, features)
     if nodes == 1 or not any(part.bracket for part in parts):
         return ConstraintMatch(met)
     return ConstraintMatch(
@@ -96,7 +96,7 @@ def _group(tokens: list[tuple[str, str]], at: int, ends: str) -> tuple[tuple[Fea
                 return None
         parts.append(part)
         if at == len(tokens) or tokens[at][0] == "close":
-            return _closed(parts, tokens, at, ends)
+            return _closed_group(parts, tokens, at, ends)
         if tokens[at][0] != "sign":
             return None
         sign, at = "|" if tokens[at][1] == "|" else "&", at + 1
@@ -110,12 +110,12 @@ def _operand(tokens: list[tuple[str, str]], at: int, sign: str, within: str) -> 
     if kind != "open" or within == ")" or (text == "[" and within):
         return None  # Slurm nests parentheses in brackets, nothing else
     inner = _group(tokens, at + 1, _PAIR[text])
-    if inner is None or (text == "[" and not _counted(inner[0]) and any(one.sign == "&" for one in inner[0][1:])):
+    if inner is None or (text == "[" and not _has_counts(inner[0]) and any(one.sign == "&" for one in inner[0][1:])):
         return None  # "[a&b]" without counts
     return FeatureTerm(sign, "", inner[0], bracket=text == "["), inner[1]
 
 
-def _closed(
+def _closed_group(
     parts: list[FeatureTerm], tokens: list[tuple[str, str]], at: int, ends: str
 ) -> tuple[tuple[FeatureTerm, ...], int] | None:
     if at == len(tokens):
@@ -123,14 +123,14 @@ def _closed(
     return (tuple(parts), at + 1) if tokens[at][1] == ends else None
 
 
-def _value(parts: tuple[FeatureTerm, ...], features: frozenset[str]) -> bool:
+def _term_holds(parts: tuple[FeatureTerm, ...], features: frozenset[str]) -> bool:
     """Whether a node with these features meets them, from left to right."""
     met = True
     for part in parts:
-        one = part.name in features if part.name else _value(part.inner, features)
+        one = part.name in features if part.name else _term_holds(part.inner, features)
         met = (met or one) if part.sign == "|" else (met and one)
     return met
 
 
-def _counted(parts: tuple[FeatureTerm, ...]) -> bool:
-    return any(part.count or _counted(part.inner) for part in parts)
+def _has_counts(parts: tuple[FeatureTerm, ...]) -> bool:
+    return any(part.count or _has_counts(part.inner) for part in parts)

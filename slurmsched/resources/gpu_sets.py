@@ -148,7 +148,7 @@ def _table(source: _Source) -> SetTable:
     paths = {name: folder / f"{source.digest}.{name}.npy" for name in SetTable.__slots__}
     with suppress(OSError, ValueError):
         return SetTable(**{name: np.load(path, mmap_mode="r") for name, path in paths.items()})
-    made = _made(source)
+    made = _made_table(source)
     with suppress(OSError):  # a cache that cannot be written costs time at the next start, no more
         folder.mkdir(parents=True, exist_ok=True)
         for name, path in paths.items():
@@ -167,9 +167,11 @@ def _keep(path: Path, column: NDArray[Any]) -> None:
         dropped(draft)
 
 
-def _made(source: _Source) -> SetTable:
+def _made_table(source: _Source) -> SetTable:
     weight, numa, on_fabric = source.columns()
-    smallest, total = rings(weight, link_floors(weight, source.objective)) if source.gpus > 1 else _alone(source.gpus)
+    smallest, total = (
+        rings(weight, link_floors(weight, source.objective)) if source.gpus > 1 else _tables_without_links(source.gpus)
+    )
     member = members_of(source.gpus)
     size = member.sum(axis=1)
     off = np.where(size > 1, member @ (1 - on_fabric), 0)
@@ -181,7 +183,7 @@ def _made(source: _Source) -> SetTable:
     return SetTable(*(frozen(column, column.dtype) for column in (best, worth, quality)))
 
 
-def _alone(gpus: int) -> tuple[Int64s, Int64s]:
+def _tables_without_links(gpus: int) -> tuple[Int64s, Int64s]:
     return np.zeros(1 << gpus, np.int64), np.zeros(1 << gpus, np.int64)
 
 

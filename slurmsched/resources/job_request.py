@@ -98,7 +98,7 @@ def request_of(snapshot: Snapshot, row: int, record: Mapping[str, str] = _NO_REC
     own = (operation.reservation for operation in snapshot.operations if operation.job_id == jobs.job_id[row])
     return JobRequest(
         named, min(each, 1) if apart else each, least, cpus, memory_mib, nodes, fixed, spread, apart,
-        _whole(snapshot, row, named, record), jobs.features_asked[row], jobs.nodes_asked[row],
+        _wants_whole_nodes(snapshot, row, named, record), jobs.features_asked[row], jobs.nodes_asked[row],
         jobs.nodes_excluded[row], float(jobs.time_limit_s[row]), jobs.user[row], jobs.account[row], jobs.qos[row],
         _listed(jobs.reservation[row]), frozenset(own), lifted=int(jobs.lifted_limits[row]),
     )  # fmt: skip
@@ -110,7 +110,7 @@ def _form(known: str, record: Mapping[str, str]) -> str:
     return form.removeprefix("TresPer").lower() or known
 
 
-def _whole(snapshot: Snapshot, row: int, named: tuple[str, ...], record: Mapping[str, str]) -> bool:
+def _wants_whole_nodes(snapshot: Snapshot, row: int, named: tuple[str, ...], record: Mapping[str, str]) -> bool:
     """Whether it wants nodes alone: by its own option, which its record tells in a field of its own from 26.05 on, or
     by a partition of its own."""
     exclusive, shares = record.get("Exclusive"), record.get("OverSubscribe")

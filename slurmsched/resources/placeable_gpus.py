@@ -73,8 +73,8 @@ class PlaceableGpus:
         unseen = snapshot.nodes.gpu_mask_used & ~visible
         exact = np.where(snapshot.nodes.closed, visible, whole & ~unseen)
         mine = (entry_row >= 0) & known
-        allocated = _held(snapshot, entry_row[mine], entry_node[mine], mine, blind)
-        beside = _beside(snapshot, allocated)
+        allocated = _allocated_sets(snapshot, entry_row[mine], entry_node[mine], mine, blind)
+        beside = _unused_beside_gpus(snapshot, allocated)
         return cls(np.where(blind, counted, exact), blind, node_class, *beside, allocated)
 
 
@@ -134,7 +134,7 @@ def whole_gpu_masks(snapshot: Snapshot) -> Int64s:
     return np.where(node_class >= 0, table[node_class], low_bits(snapshot.nodes.gpus.astype(np.int64)))
 
 
-def _held(snapshot: Snapshot, row: Int64s, node: Int64s, mine: Bools, blind: Bools) -> AllocatedSets:
+def _allocated_sets(snapshot: Snapshot, row: Int64s, node: Int64s, mine: Bools, blind: Bools) -> AllocatedSets:
     """Entries of the same job and node made one; on blind nodes bits are dealt out in order."""
     jobs, gpus = snapshot.jobs, snapshot.allocations.gpus[mine].astype(np.int64)
     key, at = np.unique(row * max(len(snapshot.nodes), 1) + node, return_inverse=True)
@@ -158,7 +158,7 @@ def _before_on_node(node: Int64s, gpus: Int64s) -> Int64s:
     return found
 
 
-def _beside(snapshot: Snapshot, allocated: AllocatedSets) -> tuple[Floats, Floats]:
+def _unused_beside_gpus(snapshot: Snapshot, allocated: AllocatedSets) -> tuple[Floats, Floats]:
     """CPUs and memory that jobs of the snapshot hold with their GPUs or may get. Two (N,), infinity = not counted."""
     nodes, found = snapshot.nodes, []
     for have, used, theirs in (

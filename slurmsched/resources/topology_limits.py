@@ -118,7 +118,7 @@ def most_nodes_of_one_job(topology: SiteTopology, room: Bools) -> int:
         return int(room.sum())
     fabric, cells = topology.slurm_fabric, topology.slurm_cell[room & (topology.slurm_cell >= 0)]
     best = int(room.any())
-    for level, size, over, limit, least in _steps(fabric):
+    for level, size, over, limit, least in _block_steps(fabric):
         block = cells_at_level(fabric, cells, level)
         outer = cells_at_level(fabric, cells, over) if over else np.zeros_like(block)
         pairs, has = np.unique(np.stack([outer, block]), axis=1, return_counts=True)
@@ -131,7 +131,7 @@ def most_nodes_of_one_job(topology: SiteTopology, room: Bools) -> int:
     return best
 
 
-def _steps(fabric: Fabric) -> Iterator[tuple[int, int, int, int, int]]:
+def _block_steps(fabric: Fabric) -> Iterator[tuple[int, int, int, int, int]]:
     """Level and size of blocks that a job fills, level (0 = none) and size of those that hold it all, and its least
     nodes."""
     most, sizes = len(fabric.node), fabric.block_sizes
@@ -223,7 +223,7 @@ def unmet_topology_requests(snapshot: Snapshot, row: int, nodes: Int64s) -> Iter
     if fabric.form == "tree" and 0 < most < spans:
         yield most / spans, f"it asked for at most {pluralize(most, 'switch', 'switches')}, and is on {spans}"
     if fabric.form == "block" and 0 < size <= len(cells):
-        parts, whole = len(cells) // size, _whole(fabric, cells, size)
+        parts, whole = len(cells) // size, _whole_segments(fabric, cells, size)
         if whole < parts:
             words = f"{parts - whole} of its {pluralize(parts, 'segment')} of {pluralize(size, 'node')}"
             yield whole / parts, f"{words} {'is' if parts - whole == 1 else 'are'} not within one block"
@@ -239,7 +239,7 @@ def topology_request(snapshot: Snapshot, row: int) -> str:
     return f"it asks for {'switches' if jobs.switches[row] else 'a segment'}, which Slurm alone sees to"
 
 
-def _whole(fabric: Fabric, cells: Int64s, size: int) -> int:
+def _whole_segments(fabric: Fabric, cells: Int64s, size: int) -> int:
     """Segments of that many nodes that lie each within one cell, of the lowest level whose cells hold that many."""
     for level in range(1, int(fabric.level.max(initial=0)) + 1):
         if _holds(fabric, level) >= size:

@@ -75,9 +75,9 @@ def _of_snapshot(path: Path) -> ClusterDescription:
             listed.name[row],
             members,
             int(listed.priority_tier[row]),
-            max_time_s=_known(listed.max_time_s[row]),
-            default_time_s=_known(listed.default_time_s[row]),
-            max_cpus_per_node=int(_known(listed.max_cpus_per_node[row])),
+            max_time_s=_limit_or_none(listed.max_time_s[row]),
+            default_time_s=_limit_or_none(listed.default_time_s[row]),
+            max_cpus_per_node=int(_limit_or_none(listed.max_cpus_per_node[row])),
         )
         for row in order
         if (
@@ -91,6 +91,6 @@ def _of_snapshot(path: Path) -> ClusterDescription:
     return ClusterDescription(layout, held.site.settings, cpus_known=True)
 
 
-def _known(most: float) -> float:
+def _limit_or_none(most: float) -> float:
     """A limit of a partition, 0 = none."""
     return float(most) if math.isfinite(most) else 0.0

@@ -316,7 +316,7 @@ class OutageTimes:
 MOST_JOBS_NAMED = 5
 
 
-def too_large(ids: Int64s, gpus: Int64s, have: int, kind: str = "") -> InputError:
+def oversized_jobs(ids: Int64s, gpus: Int64s, have: int, kind: str = "") -> InputError:
     """Jobs that ask for more GPUs than there are, the largest first.
 
     ids, gpus: (J,), J >= 1.

@@ -73,9 +73,9 @@ def read_qos(folder: Path) -> tuple[LimitSpec, ...]:
     return tuple(
         LimitSpec(
             row["Name"],
-            **_values(row, _QOS, path, line),
+            **_limit_fields(row, _QOS, path, line),
             **_flags(row.get("Flags") or ""),
-            typed_gpus=_typed(row, TYPED_OF[QOS_FILE], path, line),
+            typed_gpus=_typed_limits(row, TYPED_OF[QOS_FILE], path, line),
         )
         for line, row in _rows(path, "Name")
     )
@@ -99,9 +99,11 @@ def read_accounts(folder: Path) -> tuple[LimitSpec, ...]:
             above = [each for each in above if each[0] < depth]
             parent = parent or (above[-1][1] if above else "")
             above.append((depth, name))
-        typed = _typed(row, TYPED_OF[ACCOUNTS_FILE], path, line)
+        typed = _typed_limits(row, TYPED_OF[ACCOUNTS_FILE], path, line)
         parent = "" if user else parent
-        made.append(LimitSpec(name, user=user, parent=parent, typed_gpus=typed, **_values(row, _ACCOUNT, path, line)))
+        made.append(
+            LimitSpec(name, user=user, parent=parent, typed_gpus=typed, **_limit_fields(row, _ACCOUNT, path, line))
+        )
     usage = _usage(folder / SHARES_FILE)
     return tuple(replace(each, usage=usage.get((each.name, each.user), 0.0)) for each in made)
 
@@ -123,7 +125,9 @@ def left_out(folder: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _typed(row: Mapping[str, str], columns: Sequence[str], path: Path, line: int) -> tuple[tuple[str, str, int], ...]:
+def _typed_limits(
+    row: Mapping[str, str], columns: Sequence[str], path: Path, line: int
+) -> tuple[tuple[str, str, int], ...]:
     """Limits on GPUs of one type: column, type, GPUs. Raises InputError."""
     made = list[tuple[str, str, int]]()
     for column in columns:
@@ -141,7 +145,7 @@ def _usage(path: Path) -> dict[tuple[str, str], float]:
     found = {}
     for line, row in _rows(path, "Account"):
         if user := (row.get("User") or "").strip():
-            values = _values(row, {"RawUsage": ("usage", float)}, path, line)
+            values = _limit_fields(row, {"RawUsage": ("usage", float)}, path, line)
             found[row["Account"].strip(), user] = float(values.get("usage", 0.0))
     return found
 
@@ -161,7 +165,7 @@ def _rows(path: Path, key: str) -> Iterator[tuple[int, dict[str, str]]]:
     yield from ((rows.line_num, row) for row in rows if (row[key] or "").strip())
 
 
-def _values(
+def _limit_fields(
     row: Mapping[str, str], columns: Mapping[str, tuple[str, Callable[[str], Any]]], path: Path, line: int
 ) -> dict[str, Any]:
     """Fields of Limits that the row tells. Raises InputError."""

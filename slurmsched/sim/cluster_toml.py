@@ -118,7 +118,7 @@ def read_cluster_toml(path: Path) -> ClusterDescription:
         return ClusterDescription(layout, settings_of(tree.slurm), checked(tree.model), cpus_known=cpus_known)
     except ValidationError as error:
         first = error.errors()[0]
-        raise ConfigError(_said(first), key=".".join(map(str, first["loc"])), source=str(path)) from None
+        raise ConfigError(_validation_text(first), key=".".join(map(str, first["loc"])), source=str(path)) from None
     except ConfigError as error:
         raise ConfigError(error.message, key=error.key, source=error.source or str(path)) from error
 
@@ -133,7 +133,7 @@ def _account(table: AccountTable) -> LimitSpec:
     return LimitSpec(**fields | {"shares": PARENT if table.shares == "parent" else table.shares})
 
 
-def _said(error: Any) -> str:
+def _validation_text(error: Any) -> str:
     if error["type"] == "extra_forbidden":
         return "is no key of a cluster file; docs/replay.md lists them"
     return f"{error['msg']}, got {error['input']!r}" if error["type"] != "missing" else "is missing; docs/replay.md"

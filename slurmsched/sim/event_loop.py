@@ -141,7 +141,7 @@ def replay(
                 cycles += round((later_s - tick_s) / interval_s)
                 tick_s = later_s
             happened = cluster.advance(tick_s)
-            if _due(cluster):
+            if _is_cycle_due(cluster):
                 if happened or not tick_s < stands_s:
                     run_cycle(cluster, planner, store, heed)
                 cycles += 1
@@ -222,7 +222,7 @@ def replay_events(
     return cycles
 
 
-def _due(cluster: SimulatedCluster) -> bool:
+def _is_cycle_due(cluster: SimulatedCluster) -> bool:
     """Whether a cycle now can matter."""
     return cluster.undecided or cluster.next_look_s <= cluster.now_s
 
@@ -230,7 +230,7 @@ def _due(cluster: SimulatedCluster) -> bool:
 def _next_tick(cluster: SimulatedCluster, interval_s: float) -> float:
     """The daemon's next look at the cluster; ticks at which nothing can have changed are skipped."""
     tick, look_s = (math.floor(cluster.now_s / interval_s) + 1) * interval_s, cluster.next_look_s
-    if _due(cluster) or cluster.next_event_s <= tick:
+    if _is_cycle_due(cluster) or cluster.next_event_s <= tick:
         return min(tick, look_s)
     return min(_tick_from(cluster.next_event_s, interval_s), look_s)
 

@@ -22,7 +22,7 @@ class UnmodelledSetting(NamedTuple):
     effect: str
 
 
-def _has(*words: str) -> Callable[[str], bool]:
+def _any(*words: str) -> Callable[[str], bool]:
     """Whether one of the words is in a comma list; those of SchedulerParameters may have a value."""
     wanted = {word.lower() for word in words}
     return lambda text: bool(wanted & {part.partition("=")[0].strip().lower() for part in text.split(",")})
@@ -39,9 +39,9 @@ def _number_above(least: float) -> Callable[[str], bool]:
 
 # The first column is also the first column of the table of docs/fidelity.md.
 OF_CLUSTER: tuple[UnmodelledSetting, ...] = (
-    UnmodelledSetting("preemptmode", _has("suspend", "gang", "priority", "within"),
+    UnmodelledSetting("preemptmode", _any("suspend", "gang", "priority", "within"),
                       "jobs that may preempt wait too long, jobs that may be preempted too short"),
-    UnmodelledSetting("topologyplugin", _has("topology/block"),
+    UnmodelledSetting("topologyplugin", _any("topology/block"),
                       "jobs of several nodes may be spread over more blocks: they wait too short"),
     UnmodelledSetting("topologyplugin", _differs("topology/flat", "topology/default", "topology/none",
                                                  "topology/block"),
@@ -51,18 +51,18 @@ OF_CLUSTER: tuple[UnmodelledSetting, ...] = (
     UnmodelledSetting("prioritysitefactorplugin", _differs("(null)", "none"),
                       "the order of jobs lacks the site factor"),
     UnmodelledSetting("priorityweightassoc", _number_above(0), "the order of jobs lacks the association's priority"),
-    UnmodelledSetting("priorityflags", _has("DEPTH_OBLIVIOUS", "SMALL_RELATIVE_TO_TIME", "NO_NORMAL_ALL",
+    UnmodelledSetting("priorityflags", _any("DEPTH_OBLIVIOUS", "SMALL_RELATIVE_TO_TIME", "NO_NORMAL_ALL",
                                             "NO_NORMAL_ASSOC",
                                             "NO_NORMAL_PART", "NO_NORMAL_QOS", "NO_NORMAL_TRES", "INCR_ONLY"),
                       "the order of jobs may differ"),
-    UnmodelledSetting("schedulerparameters", _has("bf_licenses"),
+    UnmodelledSetting("schedulerparameters", _any("bf_licenses"),
                       "backfill keeps no licences for a job that waits for some: it may wait too long"),
-    UnmodelledSetting("schedulerparameters", _has("bf_running_job_reserve", "bf_busy_nodes", "bf_window_linear",
+    UnmodelledSetting("schedulerparameters", _any("bf_running_job_reserve", "bf_busy_nodes", "bf_window_linear",
                                                   "bf_job_part_count_reserve", "bf_max_job_assoc", "bf_topopt_enable"),
                       "backfill plans otherwise: single starts differ"),
-    UnmodelledSetting("schedulerparameters", _has("bf_max_time", "bf_yield_interval", "max_rpc_cnt", "max_sched_time"),
+    UnmodelledSetting("schedulerparameters", _any("bf_max_time", "bf_yield_interval", "max_rpc_cnt", "max_sched_time"),
                       "a pass takes no time in the model: on a busy slurmctld waits are too short"),
-    UnmodelledSetting("schedulerparameters", _has("partition_job_depth", "assoc_limit_stop", "sched_max_job_start",
+    UnmodelledSetting("schedulerparameters", _any("partition_job_depth", "assoc_limit_stop", "sched_max_job_start",
                                                   "delay_boot", "preempt_youngest_first"),
                       "the main scheduler looks at other jobs"),
 )  # fmt: skip
@@ -91,7 +91,7 @@ def cluster_warnings(source: str, settings: Mapping[str, str]) -> Iterator[str]:
         text = settings.get(each.key, "")
         if text and each.given(text):
             parts = ",".join(part for part in text.split(",") if each.given(part))
-            yield f"{source}: {_shown(each.key)}={parts or text} is not modelled: {each.effect}"
+            yield f"{source}: {_manual_key(each.key)}={parts or text} is not modelled: {each.effect}"
 
 
 def partition_warnings(source: str, partitions: Sequence[tuple[str, Mapping[str, str]]]) -> Iterator[str]:
@@ -100,7 +100,7 @@ def partition_warnings(source: str, partitions: Sequence[tuple[str, Mapping[str,
         names = [name for name, values in partitions if values.get(each.key) and each.given(values[each.key])]
         if names:
             of = f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"
-            yield f"{source}: {_shown(each.key)} of {_partitions(len(names))} {of} is not modelled: {each.effect}"
+            yield f"{source}: {_manual_key(each.key)} of {_partitions(len(names))} {of} is not modelled: {each.effect}"
 
 
 def _partitions(count: int) -> str:
@@ -129,6 +129,6 @@ _SHOWN = {
 }  # fmt: skip
 
 
-def _shown(key: str) -> str:
+def _manual_key(key: str) -> str:
     """The key as the manual has it."""
     return _SHOWN[key]

@@ -48,9 +48,9 @@ def slurm_gpu_use(
     asked = sorted(running)
     now = _running_steps(commands, asked, clock)
     own = "".join(line for line in now.splitlines(keepends=True) if EXTERN not in line)
-    answered, measured = {job_id for job_id, _, _ in _steps(own)}, read_gpu_use(own, gpus)
+    answered, measured = {job_id for job_id, _, _ in _steps(own)}, parse_gpu_use(own, gpus)
     unknown = {job_id for job_id in asked if job_id not in measured}
-    by_job = {job_id: use for job_id, use in read_gpu_use(ended + now, gpus).items() if job_id not in unknown}
+    by_job = {job_id: use for job_id, use in parse_gpu_use(ended + now, gpus).items() if job_id not in unknown}
     return MeasuredUse(by_job, "Slurm's accounting", not_asked=sum(job_id not in answered for job_id in asked))
 
 
@@ -84,7 +84,7 @@ def _sstat(commands: Commands, jobs: Sequence[int]) -> str:
                         "--format=JobID,TRESUsageInTot,TRESUsageInMax")  # fmt: skip
 
 
-def read_gpu_use(text: str, gpus: Mapping[int, int]) -> dict[int, JobGpuUse]:
+def parse_gpu_use(text: str, gpus: Mapping[int, int]) -> dict[int, JobGpuUse]:
     """Use by job, of rows of id, TRESUsageInTot and TRESUsageInMax. Jobs without a measured step are left out.
 
     Of several steps the one with the highest use counts. Raises UnreadableError for a row of another form.
@@ -108,10 +108,10 @@ def _steps(text: str) -> Iterator[tuple[int, dict[str, str], dict[str, str]]]:
             raise UnreadableError("sacct or sstat printed something other than what was asked for", text=line[:200])
         job, dot, _ = parts[0].partition(".")
         if dot and (job_id := whole_number(job)):
-            yield job_id, _named(parts[1]), _named(parts[2])
+            yield job_id, _parsed_pairs(parts[1]), _parsed_pairs(parts[2])
 
 
-def _named(text: str) -> dict[str, str]:
+def _parsed_pairs(text: str) -> dict[str, str]:
     """The values of "cpu=1,gres/gpuutil=53"."""
     return {name: value for name, _, value in (part.partition("=") for part in text.split(","))}
 

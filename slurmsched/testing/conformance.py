@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from slurmsched.errors import SlurmschedError
 from slurmsched.model import Assignments, Estimates, JobChanges, Labels, Ranking, Snapshot
-from slurmsched.model.overrides import request_of, types_of
+from slurmsched.model.overrides import request_of_types, types_of
 from slurmsched.protocols import ChangingPolicy, Estimator, Policy
 from slurmsched.resources.allocated import holding
 from slurmsched.testing.builders import mixed_snapshot, shifted, snapshot
@@ -157,7 +157,7 @@ def _check_types(changes: JobChanges, gpus_by_type: Labels, given: Snapshot) -> 
     asked = given.jobs.gpus if changes.gpus is None else np.where(changes.gpus > 0, changes.gpus, given.jobs.gpus)
     for text, gpus in zip(gpus_by_type, asked.tolist(), strict=True):
         of = types_of(text)
-        if text and (text != request_of(of) or len(of) < 2 or min(of.values()) < 1 or sum(of.values()) != gpus):
+        if text and (text != request_of_types(of) or len(of) < 2 or min(of.values()) < 1 or sum(of.values()) != gpus):
             raise NonconformingError("changes", f"changes.gpus_by_type has {text!r} for {gpus} GPUs: say how many "
                                      'of each of several types, as "gpu:k80:2,gpu:v100:4"')  # fmt: skip
 

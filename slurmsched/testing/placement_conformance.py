@@ -67,7 +67,7 @@ def check_placement(placement: Placement, snapshots: Sequence[Snapshot] = ()) ->
     for given in (*snapshots, *placement_examples()):
         for order in (np.arange(len(given.jobs)), np.arange(len(given.jobs))[::-1]):
             ranking = Ranking(order)
-            made = checked_run(partial(_placed, placement, ranking), given, Assignments)
+            made = checked_run(partial(_placed_by, placement, ranking), given, Assignments)
             _check_gangs(made, given, ranking)
             _check_masks(made, given)
             _check_capacity(made, given)
@@ -76,7 +76,7 @@ def check_placement(placement: Placement, snapshots: Sequence[Snapshot] = ()) ->
         check_clock(placement, given)
 
 
-def _placed(placement: Placement, ranking: Ranking, given: Snapshot) -> Assignments:
+def _placed_by(placement: Placement, ranking: Ranking, given: Snapshot) -> Assignments:
     """What it places by the ranking, or by one that suits a snapshot of another size."""
     suits = len(ranking.order) == len(given.jobs)
     return placement.place(given, ranking if suits else Ranking(np.arange(len(given.jobs))))
@@ -189,7 +189,7 @@ def check_physics(physics: Physics, models: Sequence[str] = ("",)) -> None:
     load()  # lest a kernel be compiled in the watched run: the compiler reads a clock
     for given in (busy_snapshot(30, 1), busy_snapshot(0, 2)):
         speed = checked_run(partial(_speed, physics, models), given, np.ndarray)
-        jobs = given.jobs.job_id[_held(given).rows].tolist()
+        jobs = given.jobs.job_id[_held_assignments(given).rows].tolist()
         if speed.shape != (len(jobs),) or not (np.isfinite(speed) & (speed > 0)).all():
             raise NonconformingError("speed", f"must be {len(jobs)} finite numbers above 0")
         if dict(zip(jobs, speed.tolist(), strict=True)) != _job_rows_of_physics(physics, models, turned(given)):
@@ -199,14 +199,14 @@ def check_physics(physics: Physics, models: Sequence[str] = ("",)) -> None:
 def _speed(physics: Physics, models: Sequence[str], given: Snapshot) -> Floats:
     """Of what the jobs hold, with the models as their names."""
     names = Labels.of([models[job % len(models)] for job in given.jobs.job_id.tolist()])
-    return physics.speed(replace(given, jobs=given.jobs.with_columns(name=names)), _held(given))
+    return physics.speed(replace(given, jobs=given.jobs.with_columns(name=names)), _held_assignments(given))
 
 
-def _held(given: Snapshot) -> Assignments:
+def _held_assignments(given: Snapshot) -> Assignments:
     """What the jobs hold that run or could, drawn by job id."""
     return AnyFit().place(given, Ranking(np.argsort(given.jobs.job_id)))
 
 
 def _job_rows_of_physics(physics: Physics, models: Sequence[str], given: Snapshot) -> dict[int, float]:
-    jobs = given.jobs.job_id[_held(given).rows].tolist()
+    jobs = given.jobs.job_id[_held_assignments(given).rows].tolist()
     return dict(zip(jobs, _speed(physics, models, given).tolist(), strict=True))

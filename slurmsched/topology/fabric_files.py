@@ -34,7 +34,7 @@ def read_topology(text: str, include: Include | None = None) -> NamedFabric:
     ring = next((_RINGS[key] for line in read for key in _RINGS if line.get(key)), "")
     kind = "tree" if switches else "block" if blocks else ring
     fabric, more = fabric_of(kind, cells, sizes if kind == "block" else ())
-    texts = (*lines.warnings, *more, *_lost(read, fabric))
+    texts = (*lines.warnings, *more, *_lost_nodes(read, fabric))
     return NamedFabric(fabric, kind, domains=_domains(read), warnings=texts)
 
 
@@ -56,7 +56,7 @@ def _switch(line: ConfLine, warnings: list[str]) -> FabricCell:
     return FabricCell(line.get("switchname"), () if children else _names(line, "nodes", warnings), children)
 
 
-def _lost(read: Sequence[ConfLine], fabric: Fabric) -> Iterator[str]:
+def _lost_nodes(read: Sequence[ConfLine], fabric: Fabric) -> Iterator[str]:
     """Warnings about nodes of a switch of switches that are under none of them."""
     both = [line for line in read if _value(line, "switches") and _value(line, "nodes")]
     under = nodes_under(fabric) if both else {}

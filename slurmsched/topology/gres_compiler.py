@@ -214,7 +214,7 @@ end
 """
 
 
-def islands(wiring: GpuTopology) -> tuple[tuple[int, ...], ...]:
+def linked_islands(wiring: GpuTopology) -> tuple[tuple[int, ...], ...]:
     """Groups of GPUs that are linked better among themselves, ascending; () if there is only one group.
 
     These are GPUs joined by NVLink or XGMI, over any chain; if that is all of them, those of one NUMA node.
@@ -234,7 +234,7 @@ def type_groups(wiring: GpuTopology, rank: Int64s) -> tuple[tuple[int, ...], ...
     These are the islands if they are enough and each is a run of indices, since Slurm numbers GPUs Type by Type.
     Otherwise, and on nodes with more than nine GPUs, each GPU is a group. rank: (2**G,) int64 of set_ranks.
     """
-    groups = islands(wiring)
+    groups = linked_islands(wiring)
     runs = [gpu for group in groups for gpu in group] == list(range(wiring.gpus))
     names = tuple(str(at) for at, group in enumerate(groups) for _ in group)
     alone = tuple((gpu,) for gpu in range(wiring.gpus))

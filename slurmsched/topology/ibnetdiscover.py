@@ -176,14 +176,14 @@ def _cells(
             cells.append(FabricCell(name, tuple(held)) if level == 0 else FabricCell(name, (), tuple(held)))
             made.update(dict.fromkeys(group, name))
         done |= set(made)
-        above = _ends(seen, made, set(names) - done)
+        above = _cabled_switches(seen, made, set(names) - done)
         below = {guid: {made[end] for end in seen.links[guid] if end in made} for guid in above}
         if not below:
             break
     return cells
 
 
-def _ends(seen: _Seen, of: Iterable[str], among: set[str]) -> list[str]:
+def _cabled_switches(seen: _Seen, of: Iterable[str], among: set[str]) -> list[str]:
     """The switches of `among` with a cable to one of `of`, in a fixed order."""
     return sorted({end for guid in of for end in seen.links.get(guid, ()) if end in among})
 

@@ -60,11 +60,11 @@ def read_nccl_xml(text: str, name: str = "", gpu_type: str = "") -> GpuTopology:
     GPUs with NVLinks to an NVSwitch are linked with each other, with the fewer lanes of the two. Two GPUs under one CPU
     are NODE, since the file does not show host bridges.
     """
-    parts, cut = _parts(clean(text))
+    parts, cut = _elements(clean(text))
     gpus, warnings = _numbered(_one_host(_gpus(parts)))
     size, more = limited_gpus(len(gpus))
     gpus = gpus[:size]
-    said, ends = _said(gpus)
+    said, ends = _links_of_pairs(gpus)
     kind, lanes, unlike = agreed_links(size, said)
     near = [_nics(gpu, parts) for gpu in gpus]
     numa = [_numa(gpu) for gpu in gpus]
@@ -76,7 +76,7 @@ def read_nccl_xml(text: str, name: str = "", gpu_type: str = "") -> GpuTopology:
     )  # fmt: skip
 
 
-def _parts(text: str) -> tuple[list[_Part], tuple[str, ...]]:
+def _elements(text: str) -> tuple[list[_Part], tuple[str, ...]]:
     """The elements in the order of the file, up to its first error."""
     found: list[_Part] = []
     at: _Part | None = None
@@ -143,7 +143,7 @@ def _numa(gpu: _Gpu) -> int:
     return int(numaid) if numaid.isdecimal() and len(numaid) < 5 else -1
 
 
-def _said(gpus: Sequence[_Gpu]) -> tuple[dict[tuple[int, int], Link], tuple[str, ...]]:
+def _links_of_pairs(gpus: Sequence[_Gpu]) -> tuple[dict[tuple[int, int], Link], tuple[str, ...]]:
     """The link of each pair of GPUs: by NVLink or XGMI if the file shows it, else by their path in the tree.
 
     Two GPUs whose NVLinks end outside the file may be linked, so their link is unknown.
@@ -156,7 +156,7 @@ def _said(gpus: Sequence[_Gpu]) -> tuple[dict[tuple[int, int], Link], tuple[str,
                 lanes = min(switched[i], switched[j])
                 link = joined.get((i, j)) or joined.get((j, i)) or ((LinkKind.NVLINK, lanes) if lanes else None)
                 maybe = i in open_ and j in open_
-                said[i, j] = link or (LinkKind.UNKNOWN if maybe else _path(gpu.pci, to.pci), 0)
+                said[i, j] = link or (LinkKind.UNKNOWN if maybe else _path_kind(gpu.pci, to.pci), 0)
     names = fold_names(f"GPU{i}" for i in sorted(open_))
     return said, (f"NVLinks of {names} end at no GPU or switch of this file: those pairs are unknown",) if open_ else ()
 
@@ -183,7 +183,7 @@ def _joints(gpus: Sequence[_Gpu]) -> tuple[dict[tuple[int, int], Link], list[int
     return joined, switched, open_
 
 
-def _path(a: _Part, b: _Part) -> LinkKind:
+def _path_kind(a: _Part, b: _Part) -> LinkKind:
     """Where the paths of two PCI devices meet. UNKNOWN if the file is no complete tree."""
     above = {id(part): at for at, part in enumerate(a.up())}
     steps, met = next(((at, part) for at, part in enumerate(b.up()) if id(part) in above), (0, None))
@@ -199,6 +199,6 @@ def _path(a: _Part, b: _Part) -> LinkKind:
 def _nics(gpu: _Gpu, parts: Sequence[_Part]) -> list[tuple[str, LinkKind]]:
     """NICs behind the same PCIe switches as the GPU, nearest first."""
     nets = [(part, next((up for up in part.up() if up.tag == "pci"), None)) for part in parts if part.tag == "net"]
-    paths = [(part.attributes.get("name", ""), _path(gpu.pci, pci)) for part, pci in nets if pci is not None]
+    paths = [(part.attributes.get("name", ""), _path_kind(gpu.pci, pci)) for part, pci in nets if pci is not None]
     near = [(nic, kind) for nic, kind in dict(paths).items() if nic and kind >= LinkKind.PXB]
     return sorted(near, key=lambda nic: -nic[1])

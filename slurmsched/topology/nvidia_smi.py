@@ -99,7 +99,7 @@ def rows_of(text: str) -> tuple[dict[str, MatrixRow], tuple[str, ...]]:
     return {name: MatrixRow(row, ragged) for name, row in texts.items()}, warnings
 
 
-def cells_of(row: MatrixRow, columns: int) -> RowCells:
+def row_cells(row: MatrixRow, columns: int) -> RowCells:
     """The cells of the row, if the matrix has this many link columns. Tabs separate cells, if there are any."""
     run = list(_run(row.text))
     links = tuple(cell[0] for cell in run)
@@ -154,13 +154,13 @@ class GpuAffinity:
     def of(cls, cells: RowCells, names: tuple[str, ...]) -> GpuAffinity:
         """The cells behind the links under the names of the header. A row with fewer words than names is ignored."""
         names = names or _USUAL.get(len([cell for cell in cells.tail if cell]), ())
-        found = _placed(cells.tail, names) if cells.placed else dict(zip(names, cells.tail, strict=False))
+        found = _cells_by_name(cells.tail, names) if cells.placed else dict(zip(names, cells.tail, strict=False))
         if not cells.placed and len(cells.tail) < len(names):
             found = {}
         return cls(found.get(CPU, ""), found.get(NUMA, ""), NUMA in names)
 
 
-def _placed(tail: Sequence[str], names: tuple[str, ...]) -> dict[str, str]:
+def _cells_by_name(tail: Sequence[str], names: tuple[str, ...]) -> dict[str, str]:
     """Cells between tabs, by name. nvidia-smi prints an empty cell before the last one, and sometimes before NUMA."""
     found: dict[str, str] = {}
     at = 0
@@ -244,12 +244,12 @@ def read_topo(text: str, name: str = "", gpu_type: str = "") -> GpuTopology:
     head, tail = _head(text, rows)
     grid = _grid(head, rows)
     gpus, cut = limited_gpus(grid.gpus)
-    models, mig = listed(text, gpus)
+    models, mig = listed_gpus(text, gpus)
     if not gpus and models:
         gpus, more = len(models), (*more, "no matrix of `nvidia-smi topo -m`, only the list of GPUs")
-    said, weak = _said(grid, rows, gpus)
+    said, weak = _links_by_row(grid, rows, gpus)
     kind, lanes, unlike = agreed_links(gpus, said, weak)
-    nics, nic_kinds = _near(grid, gpus)
+    nics, nic_kinds = _near_nics(grid, gpus)
     affinities = [_affinity(rows.get(f"GPU{i}"), grid, tail) for i in range(gpus)]
     numa = numa_nodes(affinities, kind, _common_nics(grid, gpus))
     lacks = (*_lacks(grid, gpus, head), *_headless(grid, head, rows))
@@ -272,7 +272,7 @@ def nic_names(text: str) -> dict[str, str]:
     return dict(_NIC.findall(unquoted(clean(text))))
 
 
-def listed(text: str, gpus: int) -> tuple[dict[int, str], list[bool]]:
+def listed_gpus(text: str, gpus: int) -> tuple[dict[int, str], list[bool]]:
     """GPU number -> model, from `nvidia-smi -L`; and for each GPU whether it is cut into MIG devices."""
     models = {int(number): model for number, model in _LISTED.findall(text)}
     mig, last = set(), -1
@@ -312,7 +312,7 @@ def _grid(head: Sequence[str], rows: Mapping[str, MatrixRow]) -> LabelledTable:
     """
     grids = []
     for labels in (head, list(rows)):
-        cells = {label: cells_of(row, len(labels)).links for label, row in rows.items()}
+        cells = {label: row_cells(row, len(labels)).links for label, row in rows.items()}
         grids.append(best_table([labels], cells, "X"))
     whole = max(grids, key=lambda grid: len(grid.rows))
     block = gpu_block(head, {label: run_of(row) for label, row in rows.items()}, "X")
@@ -323,7 +323,7 @@ def _gpu_rows(grid: LabelledTable) -> int:
     return sum(gpu_number(label) is not None for label in grid.rows)
 
 
-def _said(
+def _links_by_row(
     grid: LabelledTable, rows: Mapping[str, MatrixRow], gpus: int
 ) -> tuple[dict[tuple[int, int], Link], set[tuple[int, int]]]:
     """Links of pairs by row, and the pairs that count only if the other row agrees.
@@ -355,7 +355,7 @@ def _nic_links(grid: LabelledTable, gpus: int) -> dict[tuple[int, str], LinkKind
     return {key: kinds.pop() for key, kinds in found.items() if len(kinds) == 1}
 
 
-def _near(grid: LabelledTable, gpus: int) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[LinkKind, ...], ...]]:
+def _near_nics(grid: LabelledTable, gpus: int) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[LinkKind, ...], ...]]:
     """For each GPU the NICs behind the same host bridge or nearer, nearest first, and their links."""
     links = _nic_links(grid, gpus)
     order = {label: at for at, label in enumerate(grid.columns)}
@@ -391,7 +391,7 @@ def _affinity(row: MatrixRow | None, grid: LabelledTable, tail: tuple[str, ...])
     if row is None:
         return GpuAffinity()
     columns = len(run_of(row)) if grid.block else len(grid.columns)
-    return GpuAffinity.of(cells_of(row, columns), tail)
+    return GpuAffinity.of(row_cells(row, columns), tail)
 
 
 def _lacks(grid: LabelledTable, gpus: int, head: Sequence[str]) -> tuple[str, ...]:

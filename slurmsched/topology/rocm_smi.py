@@ -41,7 +41,7 @@ def read_showtopo(text: str, name: str = "", gpu_type: str = "") -> GpuTopology:
     grids = {kind: _grid(body) for kind, body in _tables(text).items()}
     numa = _numa(text)
     gpus, cut = limited_gpus(max([grid.gpus for grid in grids.values()] + [gpu + 1 for gpu in numa], default=0))
-    kind, lanes, unlike = agreed_links(gpus, _said(grids, numa, gpus))
+    kind, lanes, unlike = agreed_links(gpus, _links_of_grids(grids, numa, gpus))
     series = set(_SERIES.findall(text))
     model = gpu_type or (series.pop() if len(series) == 1 else "")
     return class_of(
@@ -108,7 +108,9 @@ def _cells(grid: LabelledTable | None) -> dict[tuple[int, int], str]:
     return found
 
 
-def _said(grids: Mapping[str, LabelledTable], numa: Mapping[int, int], gpus: int) -> dict[tuple[int, int], Link]:
+def _links_of_grids(
+    grids: Mapping[str, LabelledTable], numa: Mapping[int, int], gpus: int
+) -> dict[tuple[int, int], Link]:
     weights, hops = _cells(grids.get("weight")), _cells(grids.get("hops"))
     said: dict[tuple[int, int], Link] = {}
     for (i, j), cell in _cells(grids.get("type")).items():

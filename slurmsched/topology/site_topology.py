@@ -81,7 +81,7 @@ def _classes(nodes: Nodes, names: Sequence[str], classes: Sequence[NodeClass]) -
     rows, wrong = [], dict[tuple[int, int], list[str]]()
     for at, name in enumerate(names):
         row, has = row_of.get(name, -1), int(nodes.gpus[at])
-        if row >= 0 and not _fits(classes[row].topology, has):
+        if row >= 0 and not _fits_class(classes[row].topology, has):
             if classes[row].topology.gpus and has:
                 wrong.setdefault((row, has), []).append(name)
             row = -1
@@ -91,7 +91,7 @@ def _classes(nodes: Nodes, names: Sequence[str], classes: Sequence[NodeClass]) -
                   for (row, has), of in wrong.items()]  # fmt: skip
 
 
-def _fits(node: GpuTopology, gpus: int) -> bool:
+def _fits_class(node: GpuTopology, gpus: int) -> bool:
     """Whether a node with this number of whole GPUs can be of this class. MIG devices are no whole GPUs."""
     return bool(node.gpus) and int((~node.mig).sum()) == gpus
 
@@ -132,7 +132,7 @@ def gpu_differences(nodes: Nodes, classes: Sequence[NodeClass]) -> Iterator[Topo
         known = classes[rows[name]] if name in rows else None
         if known is None and count:
             yield TopologyDifference("extra", name, "", pluralize(count, "GPU"))
-        elif known and known.topology.gpus and not _fits(known.topology, count) and (known.nodes or count):
+        elif known and known.topology.gpus and not _fits_class(known.topology, count) and (known.nodes or count):
             yield TopologyDifference(
                 "gpus", name, pluralize(int((~known.topology.mig).sum()), "GPU"), pluralize(count, "GPU")
             )

@@ -100,8 +100,8 @@ STROKES = {LinkKind.NVLINK: "#2a7f2a", LinkKind.XGMI: "#a02020", LinkKind.PIX: "
 def link_matrix(node: GpuTopology) -> tuple[list[str], list[list[str]]]:
     """Column names and rows as nvidia-smi prints them. "-" is unknown. Columns without any known value are left out."""
     more = [
-        ("NUMA", [_known(number) for number in node.numa.tolist()]),
-        ("switch", [_known(number) for number in node.pcie_group.tolist()]),
+        ("NUMA", [_number_or_dash(number) for number in node.numa.tolist()]),
+        ("switch", [_number_or_dash(number) for number in node.pcie_group.tolist()]),
         ("NICs", [", ".join(names) for names in node.nics]),
         ("", ["MIG" if cut else "off the fabric" if not on else ""
               for cut, on in zip(node.mig.tolist(), node.on_fabric.tolist(), strict=True)]),
@@ -121,7 +121,7 @@ def _cell(node: GpuTopology, i: int, j: int) -> str:
     return "-" if kind == LinkKind.UNKNOWN else shown_link(node, (kind, lanes))
 
 
-def _known(number: int) -> str:
+def _number_or_dash(number: int) -> str:
     return "-" if number < 0 else str(number)
 
 
@@ -144,9 +144,9 @@ def link_groups(node: GpuTopology) -> Iterator[str]:
 def topology_svg(node: GpuTopology) -> str:
     """The GPUs on a circle, coloured by NUMA node. Lines are NVLink or XGMI, wider for more lanes; dots are
     switches."""
-    places = [_place(i, node.gpus) for i in range(node.gpus)]
+    places = [_point_on_circle(i, node.gpus) for i in range(node.gpus)]
     lines = [
-        _line(places[i], places[j], kind, lanes, shown_link(node, (kind, lanes)))
+        _link_line(places[i], places[j], kind, lanes, shown_link(node, (kind, lanes)))
         for i, j, kind, lanes in links_of(node)
         if kind in STROKES
     ]
@@ -157,12 +157,12 @@ def topology_svg(node: GpuTopology) -> str:
     return "\n".join([head, f'<rect {size} fill="white"/>', title, *lines, *dots, "</svg>"]) + "\n"
 
 
-def _place(i: int, gpus: int) -> tuple[float, float]:
+def _point_on_circle(i: int, gpus: int) -> tuple[float, float]:
     angle = 2 * math.pi * i / max(gpus, 1) - math.pi / 2
     return SIZE / 2 + RING * math.cos(angle), SIZE / 2 + 12 + RING * math.sin(angle)
 
 
-def _line(a: tuple[float, float], b: tuple[float, float], kind: LinkKind, lanes: int, name: str) -> str:
+def _link_line(a: tuple[float, float], b: tuple[float, float], kind: LinkKind, lanes: int, name: str) -> str:
     width = min(1 + lanes, 8) if kind >= LinkKind.XGMI else 1
     dots = "" if kind >= LinkKind.XGMI else ' stroke-dasharray="3 4"'
     return (f'<line x1="{a[0]:.1f}" y1="{a[1]:.1f}" x2="{b[0]:.1f}" y2="{b[1]:.1f}" stroke="{STROKES[kind]}" '
@@ -173,7 +173,9 @@ def _dot(node: GpuTopology, i: int, place: tuple[float, float]) -> tuple[str, st
     numa, (x, y) = int(node.numa[i]), place
     fill = "#bbbbbb" if numa < 0 else COLOURS[sorted(set(node.numa.tolist()) - {-1}).index(numa) % len(COLOURS)]
     edge = "#cc0000" if node.mig[i] or not node.on_fabric[i] else "#222222"
-    tip = f"GPU{i}, NUMA {_known(numa)}" + (", MIG" if node.mig[i] else "" if node.on_fabric[i] else ", off the fabric")
+    tip = f"GPU{i}, NUMA {_number_or_dash(numa)}" + (
+        ", MIG" if node.mig[i] else "" if node.on_fabric[i] else ", off the fabric"
+    )
     return (
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{DOT}" fill="{fill}" stroke="{edge}"><title>{tip}</title></circle>',
         f'<text x="{x:.1f}" y="{y + 5:.1f}" text-anchor="middle" fill="white">{i}</text>',

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from slurmsched.model import JobChanges, Labels, Plan, Ranking, Snapshot
 from slurmsched.model.columns import Bools
-from slurmsched.model.overrides import request_of, types_of
+from slurmsched.model.overrides import request_of_types, types_of
 from slurmsched.model.trace import Trace
 from slurmsched.placements.baselines import AnyFit, BestFit
 from slurmsched.placements.consolidated import Consolidated
@@ -48,7 +48,7 @@ class Parts:
         drawn = [lots[job] for job in jobs.job_id.tolist()]
         order = np.argsort([each.random() for each in drawn])
         parts = [_parts(int(gpus), each) for gpus, each in zip(jobs.gpus, drawn, strict=True)]
-        several = [request_of(of) if len(of) > 1 else "" for of in parts]
+        several = [request_of_types(of) if len(of) > 1 else "" for of in parts]
         one = [next(iter(of)) if of else "" for of in parts]
         return Ranking(order, changes=JobChanges(gpu_type=Labels.of(one), gpus_by_type=Labels.of(several)))
 

@@ -117,7 +117,7 @@ VALUES = (
 def kinds_are_found_once() -> Iterator[None]:
     """Entry points are looked up once, as that takes longer than to read a small file."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "_found", lru_cache(registry._found))
+        patch.setattr(registry, "_entry_points_by_name", lru_cache(registry._entry_points_by_name))
         yield
 
 

@@ -44,7 +44,7 @@ class BlockedJob:
 NODES_SHOWN = 5
 
 
-def closed_nodes(case: BlockedJob) -> SentenceAndChanges:
+def closed_by_reservation(case: BlockedJob) -> SentenceAndChanges:
     asked = _names(case.snapshot.jobs.nodes_asked[case.row])
     held = _in_the_way(case, asked)
     more = f" and {len(held) - NODES_SHOWN} more" if len(held) > NODES_SHOWN else ""
@@ -75,13 +75,13 @@ def _in_the_way(case: BlockedJob, asked: frozenset[str]) -> list[str]:
 
 def kept_by_reservations(case: BlockedJob) -> str:
     """Which reservations keep nodes from a job that waits for others; "" if none does."""
-    kept = sorted(_kept(case), key=lambda one: (one.start_s, one.name))[:NODES_SHOWN]
+    kept = sorted(_foreign_reservations(case), key=lambda one: (one.start_s, one.name))[:NODES_SHOWN]
     sentences = "; ".join(_keeps(one, case.snapshot.now_s) for one in kept)
     return f" Kept from it: {sentences}." if sentences else ""
 
 
 def maintenance(case: BlockedJob) -> SentenceAndChanges:
-    kept = [one for one in _kept(case) if "MAINT" in one.flags.split(",")]
+    kept = [one for one in _foreign_reservations(case) if "MAINT" in one.flags.split(",")]
     return _runs_into(case, "a maintenance", kept)
 
 
@@ -118,7 +118,7 @@ def _keeps(one: _Kept, now_s: float) -> str:
 def _longest_s(case: BlockedJob) -> float:
     """From now until a reservation takes one node too many of those that it may have, of the open ones."""
     nodes, begins_s = case.snapshot.nodes, dict[str, float]()
-    for one in _kept(case):
+    for one in _foreign_reservations(case):
         for name in one.nodes:
             begins_s[name] = min(one.start_s, begins_s.get(name, inf))
     could = EligibleNodes.of(case.snapshot, case.details).ever(case.row) & ~nodes.closed
@@ -127,7 +127,7 @@ def _longest_s(case: BlockedJob) -> float:
     return ends_s[many - 1] - case.snapshot.now_s if len(ends_s) >= many else 0.0
 
 
-def _kept(case: BlockedJob) -> list[_Kept]:
+def _foreign_reservations(case: BlockedJob) -> list[_Kept]:
     """Reservations for others, on nodes it may use, that overlap its time; of those of parts of nodes the nodes on
     which they leave too little."""
     asks = NodeCheck.of(case.snapshot, case.row, case.details)
@@ -148,7 +148,7 @@ def own_reservation(case: BlockedJob) -> SentenceAndChanges:
             when = f"from {local_time(float(table.start_s[at]))} to {local_time(float(table.end_s[at]))}"
             return f"It waits for reservation {printable(name)}, {when}, or for nodes in it.", ()
     if not name:
-        return _runs_into(case, "a reservation for others", _kept(case))
+        return _runs_into(case, "a reservation for others", _foreign_reservations(case))
     if case.snapshot.site.hides("reservations"):
         return f"It waits for reservation {printable(name)}, which Slurm's PrivateData hides, or for nodes in it.", ()
     leave = f"leave it: scontrol update jobid={case.job_id} reservationname="

@@ -109,7 +109,7 @@ def nearby_requests(case: BlockedJob) -> SentenceAndChanges:
     snapshot = _unreserved(case)
     try:
         answers = [fit(snapshot, one) for one in by_partition(snapshot, request)]
-        changes = dict(_near(case, snapshot, request, answers))
+        changes = dict(_request_changes(case, snapshot, request, answers))
     except InputError:
         return "", ()
     if any(answer.starts for answer in answers):
@@ -120,7 +120,7 @@ def nearby_requests(case: BlockedJob) -> SentenceAndChanges:
                      for change, meaning in changes.items())  # fmt: skip
 
 
-def _near(
+def _request_changes(
     case: BlockedJob, snapshot: Snapshot, request: SbatchRequest, answers: list[Fit]
 ) -> Iterator[tuple[str, str]]:
     """Changes of the request with their meaning."""
@@ -165,7 +165,7 @@ def _limit(case: BlockedJob) -> SentenceAndChanges:
     values = [value for value in case.limits if value.blocks] or list(case.limits)
     if not values:
         return f"A limit is reached: {code}; its value could not be read.", ()
-    limits = "; ".join(map(_value, values))
+    limits = "; ".join(map(_value_in_words, values))
     per_job = limit is not None and limit.per in ("job", "node")
     change = "ask for less: waiting does not help" if per_job else "it goes on when jobs that count there end"
     return f"A limit is reached, {code}: {limits}.", (change, "or another account or QOS, where you have one")
@@ -175,7 +175,7 @@ _NAMED = 3  # jobs it depends on, with their state
 _UNITS = {"wall": " minutes", "mem": " MiB"}
 
 
-def _value(value: LimitValue) -> str:
+def _value_in_words(value: LimitValue) -> str:
     what, unit = value.what, _UNITS.get(value.what, "")
     used = "" if value.used is None else f", {value.used:g}{unit} in use"
     needs = "" if value.needs is None else f", the job needs {value.needs:g}{unit}"
@@ -187,12 +187,12 @@ def _value(value: LimitValue) -> str:
 
 def _dependency(case: BlockedJob) -> SentenceAndChanges:
     dependency = printable(case.snapshot.jobs.dependency[case.row])
-    states = "".join(_named(case, number) for number in re.findall(r"(?<=[:,])(\d+)", f":{dependency}")[:_NAMED])
+    states = "".join(_job_in_words(case, number) for number in re.findall(r"(?<=[:,])(\d+)", f":{dependency}")[:_NAMED])
     return f"It waits for other jobs: {dependency or 'not told which'}.{states}", (
         f"drop the dependency: scontrol update jobid={case.job_id} dependency=",)  # fmt: skip
 
 
-def _named(case: BlockedJob, number: str) -> str:
+def _job_in_words(case: BlockedJob, number: str) -> str:
     """A job it depends on, with its place in the queue."""
     jobs = case.snapshot.jobs
     row = jobs.row_of(int(number))
@@ -252,7 +252,7 @@ def _partition(case: BlockedJob) -> SentenceAndChanges:
     broken = [limit for at, name in enumerate(table.name) if name in request.partitions
               for limit in broken_limits(table, at, request)]  # fmt: skip
     causes = [limit.text for limit in broken] or list(check.found.refusals.values()) or _too_few_nodes(case, request)
-    changes = [_within(limit) for limit in broken if limit.key in _WITHIN]
+    changes = [_within_limit(limit) for limit in broken if limit.key in _WITHIN]
     if not causes:
         keys = ("MaxTime", "MinNodes", "MaxNodes", "MaxCPUsPerNode", "MaxMemPerNode", "MaxMemPerCPU", "QoS")
         causes = [f"{name} has " + ", ".join(f"{key}={printable(fields[key])}" for key in keys if key in fields)
@@ -269,7 +269,7 @@ _WITHIN = {
 }  # fmt: skip
 
 
-def _within(limit: BrokenLimit) -> str:
+def _within_limit(limit: BrokenLimit) -> str:
     """What to set for a request within this limit, as scontrol takes it."""
     value = sbatch_time(limit.limit) if limit.key == "MaxTime" else f"{limit.limit:.0f}"
     return f"{_WITHIN[limit.key]}={value}"
@@ -304,7 +304,7 @@ _TELLS: dict[Blocker, Callable[[BlockedJob], SentenceAndChanges]] = {
     Blocker.DEPENDENCY: _dependency,
     Blocker.BEGIN_TIME: _begin,
     Blocker.REQUEUED: _begin,
-    Blocker.NODES: blocked_nodes.closed_nodes,
+    Blocker.NODES: blocked_nodes.closed_by_reservation,
     Blocker.MAINTENANCE: blocked_nodes.maintenance,
     Blocker.RESERVATION: blocked_nodes.own_reservation,
     Blocker.RESERVATION_GONE: blocked_nodes.reservation_gone,

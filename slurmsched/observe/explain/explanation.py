@@ -104,7 +104,7 @@ def explain(
     waits = bool(jobs.pending[row])
     competitors = competitors_before(snapshot, None, row, details) if waits else []
     reason = _blocker(snapshot, row, details)
-    reason = _judged(snapshot, row, details, reason, bool(competitors)) if waits else reason
+    reason = _node_reason(snapshot, row, details, reason, bool(competitors)) if waits else reason
     limits = limit_values(reason.limit, details.limits, job_needs(snapshot, row)) if reason.limit else ()
     case = BlockedJob(snapshot, row, reason, details, limits, tuple(competitors))
     because, changes = _causes(case)
@@ -125,7 +125,7 @@ def explain(
         estimate=_estimate(snapshot, row, reason.blocker, details, first) if waits else None,
         ours=details.ours,
         hints=(*written(jobs.comment[row]), *parse_hints(jobs.comment[row]).warnings),
-        unread=(*_hidden(snapshot), *details.unread),
+        unread=(*_hidden_facts(snapshot), *details.unread),
         expected=expected,
         move=move,
         shares=details.shares,
@@ -162,7 +162,7 @@ def _estimate(snapshot: Snapshot, row: int, blocker: Blocker, details: JobDetail
     return estimate_by_plan(estimate, starts_by_plan(snapshot, first, row, details), len(first))
 
 
-def _hidden(snapshot: Snapshot) -> tuple[str, ...]:
+def _hidden_facts(snapshot: Snapshot) -> tuple[str, ...]:
     """Facts that the answer needs and that Slurm hides from this user."""
     site = snapshot.site
     private = {name.strip().lower() for name in site.settings.get("PrivateData", "").split(",")}
@@ -221,7 +221,7 @@ def _blocker(snapshot: Snapshot, row: int, details: JobDetails) -> Reason:
     return reason
 
 
-def _judged(snapshot: Snapshot, row: int, details: JobDetails, reason: Reason, competitors: bool) -> Reason:
+def _node_reason(snapshot: Snapshot, row: int, details: JobDetails, reason: Reason, competitors: bool) -> Reason:
     """What the nodes say of a job that waits for its turn or for nodes. Slurm tells only which of its checks was last.
 
     competitors: whether Slurm ranks others before it that may start on its nodes.
@@ -235,7 +235,7 @@ def _judged(snapshot: Snapshot, row: int, details: JobDetails, reason: Reason, c
         return replace(reason, blocker=Blocker.NODES)
     if not check.enough(*_HELD):
         return replace(reason, blocker=_reserving(check))
-    if reason.blocker is not Blocker.PRIORITY or competitors or _hidden(snapshot):
+    if reason.blocker is not Blocker.PRIORITY or competitors or _hidden_facts(snapshot):
         return reason
     return replace(reason, blocker=Blocker.NOT_TRIED if check.enough() else Blocker.RESOURCES)
 

@@ -58,13 +58,13 @@ def idle_line(snapshot: Snapshot, row: int, details: JobDetails, kept: tuple[Kep
     if not kept:
         return ""
     names = {name for one in kept for name in expand_or_none(one.nodes) or ()}
-    ever, idle = EligibleNodes.of(snapshot, details).ever(row) & ~snapshot.nodes.closed, _idle(snapshot)
+    ever, idle = EligibleNodes.of(snapshot, details).ever(row) & ~snapshot.nodes.closed, _idle_gpus(snapshot)
     here = snapshot.nodes.name.isin(names)
     return (f"{pluralize(int(idle[ever & ~here].sum()), 'GPU is', 'GPUs are')} idle on nodes that are kept for nobody, "
             f"{int(idle[ever & here].sum())} on nodes that are reserved or planned")  # fmt: skip
 
 
-def _idle(snapshot: Snapshot) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _idle_gpus(snapshot: Snapshot) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.maximum(snapshot.nodes.gpus.astype(np.int64) - snapshot.nodes.gpus_used, 0)
 
 
@@ -75,7 +75,7 @@ def _reserved(snapshot: Snapshot, row: int, details: JobDetails, ever: Bools) ->
         own = table.name[at] in snapshot.jobs.reservation[row].split(",")
         if here.any() and not own and not table.end_s[at] <= now_s:
             times = float(table.start_s[at]), float(table.end_s[at])
-            yield _kept(snapshot, "reserved", table.name[at], _whom(details, at), here, *times)
+            yield _kept_for(snapshot, "reserved", table.name[at], _whom(details, at), here, *times)
 
 
 def _whom(details: JobDetails, at: int) -> str:
@@ -100,17 +100,17 @@ def _planned(snapshot: Snapshot, row: int, details: JobDetails, ever: Bools) -> 
         rest &= ~here
         if here.any() and one.job_id != jobs.job_id[row]:
             whom = f"job {one.job_id} of {printable(one.user)}"
-            yield _kept(snapshot, "planned", str(one.job_id), whom, here, snapshot.now_s, one.start_s)
+            yield _kept_for(snapshot, "planned", str(one.job_id), whom, here, snapshot.now_s, one.start_s)
     if rest.any():
         whom = "a job (which one was not read)" if details.planned is None else "a job that Slurm does not show"
-        yield _kept(snapshot, "planned", "", whom, rest, snapshot.now_s, nan)
+        yield _kept_for(snapshot, "planned", "", whom, rest, snapshot.now_s, nan)
 
 
-def _kept(
+def _kept_for(
     snapshot: Snapshot, how: str, name: str, whom: str, here: Bools, from_s: float, until_s: float
 ) -> KeptNodes:  # fmt: skip
     nodes = fold_hostlist(np.array(list(snapshot.nodes.name), object)[here].tolist())
-    idle = int(_idle(snapshot)[here].sum())
+    idle = int(_idle_gpus(snapshot)[here].sum())
     gpus = idle if from_s <= snapshot.now_s else int(snapshot.nodes.gpus[here].sum())
     gpu_h = gpus * max(until_s - max(from_s, snapshot.now_s), 0.0) / 3600
     begins = f"from {local_time(from_s)} " if from_s > snapshot.now_s else ""

@@ -116,7 +116,7 @@ def _other_reservation(check: NodeCheck, _: int) -> str:
     return f"it is not a node of reservation {printable(','.join(check.request.reservations))}, which the job names"
 
 
-def _closed(check: NodeCheck, at: int) -> str:
+def _closed_reason(check: NodeCheck, at: int) -> str:
     nodes = check.snapshot.nodes
     if nodes.gpus_unread[at] and not nodes.down[at]:
         return "how many of its GPUs are in use cannot be read"
@@ -189,7 +189,7 @@ _TEXTS: dict[Exclusion, Callable[[NodeCheck, int], str]] = {
     Exclusion.PARTITION_LIMIT: _partition_limit,
     Exclusion.OWN_RESERVATION: _other_reservation,
     Exclusion.SIZE: _too_small,
-    Exclusion.CLOSED: _closed,
+    Exclusion.CLOSED: _closed_reason,
     Exclusion.USER: lambda *_: "another user's job runs there, and users share no nodes (ExclusiveUser)",
     Exclusion.PARTITION_CPUS: _partition_cpus,
     Exclusion.RESERVED: _reserved,

@@ -91,8 +91,8 @@ def queue_position(snapshot: Snapshot, plan: Plan | None, row: int, rows: list[i
     all_rows = queue_order(snapshot, ranking)
     rank = int(np.flatnonzero(all_rows == row)[0]) + 1
     gpus = int((jobs.gpus[rows] * np.maximum(jobs.array_tasks[rows], 1)).sum())
-    by, why = "priority" if ranking is None else "policy", _why(snapshot, ranking, row)
-    first = tuple(_other(snapshot, ranking, one, why) for one in rows[:SHOWN])
+    by, why = "priority" if ranking is None else "policy", _criteria_of(snapshot, ranking, row)
+    first = tuple(_competing_job(snapshot, ranking, one, why) for one in rows[:SHOWN])
     sentence = _position_text(by, rank, len(all_rows), len(rows), gpus, why, _words(ranking)) + _fixed(snapshot, row)
     return QueuePosition(by, rank, len(all_rows), len(rows), gpus, why, sentence, first)
 
@@ -118,8 +118,8 @@ def _fixed(snapshot: Snapshot, row: int) -> str:
     return f"; a nice of its own takes {own} off its priority" if own > 0 else ""
 
 
-def _other(snapshot: Snapshot, ranking: Ranking | None, row: int, own: Mapping[str, Any]) -> CompetingJob:
-    jobs, why = snapshot.jobs, _why(snapshot, ranking, row)
+def _competing_job(snapshot: Snapshot, ranking: Ranking | None, row: int, own: Mapping[str, Any]) -> CompetingJob:
+    jobs, why = snapshot.jobs, _criteria_of(snapshot, ranking, row)
     gpus = int(jobs.gpus[row]) * max(int(jobs.array_tasks[row]), 1)
     return CompetingJob(int(jobs.job_id[row]), jobs.user[row], gpus, why, differing_criteria(why, own, _words(ranking)))
 
@@ -128,7 +128,7 @@ def _words(ranking: Ranking | None) -> Mapping[str, str]:
     return {} if ranking is None else ranking.words
 
 
-def _why(snapshot: Snapshot, ranking: Ranking | None, row: int) -> dict[str, Any]:
+def _criteria_of(snapshot: Snapshot, ranking: Ranking | None, row: int) -> dict[str, Any]:
     if ranking is None:
         return {"priority": int(snapshot.jobs.priority[row])}
     return {name: values[row].item() for name, values in ranking.why.items()}

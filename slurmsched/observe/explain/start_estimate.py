@@ -39,7 +39,7 @@ def starts_by_plan(snapshot: Snapshot, before: Sequence[int], row: int, details:
     if not jobs.gpus[row] or tasks.sum() > MOST_JOBS_BEFORE:
         return nan, nan
     nodes, request = EligibleNodes.of(snapshot, details), request_of(snapshot, row, details.record)
-    own = _share(snapshot, row, nodes.own(row), request.whole, request.spread)
+    own = _timeline_job(snapshot, row, nodes.own(row), request.whole, request.spread)
     shares = {one: nodes.share(one) for one in dict.fromkeys(before)}
     queue = [shares[one] for one in np.repeat(list(before), tasks).astype(int).tolist()]
     gpu_type = one_type(snapshot, row)
@@ -60,7 +60,7 @@ def _competitors(before: Sequence[TimelineJob], own: TimelineJob) -> list[Timeli
     return found[::-1]
 
 
-def _share(snapshot: Snapshot, row: int, may: Bools, alone: bool, spread: bool) -> TimelineJob:
+def _timeline_job(snapshot: Snapshot, row: int, may: Bools, alone: bool, spread: bool) -> TimelineJob:
     jobs, many = snapshot.jobs, max(1, int(snapshot.jobs.nodes[row]))
     gpus = int(jobs.gpus[row])
     own, limit_s = request_of(snapshot, row), float(jobs.time_limit_s[row])
@@ -142,7 +142,7 @@ class EligibleNodes:
         wide = request.spread or (
             jobs.nodes[row] <= 1 and not (could & (self.snapshot.nodes.gpus >= jobs.gpus[row])).any()
         )
-        return _share(self.snapshot, row, could, request.whole, bool(wide))
+        return _timeline_job(self.snapshot, row, could, request.whole, bool(wide))
 
 
 LEAST_WAITS = 10  # fewest past waits for an estimate

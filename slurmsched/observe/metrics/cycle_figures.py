@@ -113,7 +113,7 @@ def gauges(snapshot: Snapshot, plan: Plan) -> Values:
         "largest_linked_set_gpus": max((part.linked or 0 for part in node_gpus(snapshot) if part.free), default=0),
         "orphan_reservations": len(orphan_names(snapshot.reservations, snapshot.operations, snapshot.tag)),
     }
-    return single(plain | _measured(snapshot)) | {
+    return single(plain | _measured_gpus(snapshot)) | {
         "managed_jobs": _keyed(_queues(plan)),
         "left_alone_jobs": _keyed(_left_alone(plan)),
         "longest_wait_seconds": _keyed(_longest_s(snapshot)),
@@ -140,7 +140,7 @@ def single(plain: Mapping[str, float]) -> Values:
     return {name: {(): float(value)} for name, value in plain.items()}
 
 
-def size_of(gpus: int) -> str:
+def size_class_of(gpus: int) -> str:
     """Size class of a job."""
     return SIZES[int(np.searchsorted(_UP_TO, gpus))]
 
@@ -175,7 +175,7 @@ def _stranded(snapshot: Snapshot) -> Counter[str]:
     return found
 
 
-def _measured(snapshot: Snapshot) -> dict[str, float]:
+def _measured_gpus(snapshot: Snapshot) -> dict[str, float]:
     """GPUs of running jobs by their measured use."""
     jobs = snapshot.jobs
     rows = np.flatnonzero(jobs.running & (jobs.gpu_use >= 0))
@@ -217,7 +217,7 @@ def count_starts(tally: MetricCounters, snapshot: Snapshot, new: Bools) -> None:
     jobs = snapshot.jobs
     for row in np.flatnonzero(new).tolist():
         wait_s = float(jobs.start_s[row] - jobs.first_submit_s[row])
-        tally.observe("first_wait_seconds", max(wait_s, 0.0), size_of(int(jobs.gpus[row])))
+        tally.observe("first_wait_seconds", max(wait_s, 0.0), size_class_of(int(jobs.gpus[row])))
 
 
 def in_first_run(snapshot: Snapshot) -> Bools:

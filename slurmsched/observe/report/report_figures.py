@@ -36,7 +36,7 @@ def report_figures(of: ReportInput) -> dict[str, Any]:
         "switched_s": of.switched_s if isfinite(of.switched_s) else None,
         "gpus": of.gpus or None, "started": int(started.sum()), "utilisation": utilisation(of, of.since_s, of.until_s),
         "gpu_hours": float(jobs.gpu_s_in(of.since_s, of.until_s).sum()) / 3600,
-        "waits": by_size(jobs, started), "waiting": waiting(of),
+        "waits": waits_by_size(jobs, started), "waiting": waiting(of),
         "periods": [_period(of, name, from_s, to_s) for name, from_s, to_s in periods(of)],
         "accounts": tenants(of, jobs.account), "users": tenants(of, jobs.user), "fairness": fairness(of),
         **_cluster(of), "operations": _operations(of), "placement": _placement(of),
@@ -64,7 +64,7 @@ def spread(values_s: Floats) -> dict[str, Any] | None:
             "longest_s": float(values_s.max())}  # fmt: skip
 
 
-def by_size(jobs: ReportedJobs, chosen: Bools) -> dict[str, dict[str, Any] | None]:
+def waits_by_size(jobs: ReportedJobs, chosen: Bools) -> dict[str, dict[str, Any] | None]:
     """Waits of the chosen jobs by GPUs held, and of all."""
     return _sizes(jobs.gpus[chosen], jobs.wait_s[chosen])
 
@@ -154,7 +154,7 @@ def fairness(of: ReportInput) -> dict[str, Any] | None:
 
 
 def _period(of: ReportInput, name: str, from_s: float, to_s: float) -> dict[str, Any]:
-    waits = by_size(of.jobs, of.jobs.started_in(from_s, to_s))
+    waits = waits_by_size(of.jobs, of.jobs.started_in(from_s, to_s))
     means = {size: found["mean_s"] if found else None for size, found in waits.items()}
     every = waits["all"]
     return {"name": name, "from_s": from_s, "to_s": to_s, "jobs": every["jobs"] if every else 0, "mean_s": means,
@@ -200,7 +200,7 @@ def _operations(of: ReportInput) -> dict[str, Any]:
 def _placement(of: ReportInput) -> dict[str, Any]:
     """Bandwidth of jobs of several GPUs over the best possible, by number of GPUs; the worst misses first."""
     rows = of.placements
-    sizes = [_placed(name, [row for row in rows if least <= row.gpus <= (most or row.gpus)])
+    sizes = [_bandwidth_figures(name, [row for row in rows if least <= row.gpus <= (most or row.gpus)])
              for name, least, most in SIZE_CLASSES[1:]]  # fmt: skip
     missed = sorted((row for row in rows if row.note), key=lambda row: (row.ratio, row.job_id))
     names = ("start_s", "job_id", "gpus", "nodes", "ratio", "note")
@@ -221,7 +221,7 @@ def _gpu_use(of: ReportInput) -> dict[str, Any] | None:
     }
 
 
-def _placed(name: str, rows: Sequence[PlacementFacts]) -> dict[str, Any] | None:
+def _bandwidth_figures(name: str, rows: Sequence[PlacementFacts]) -> dict[str, Any] | None:
     if not rows:
         return None
     return {

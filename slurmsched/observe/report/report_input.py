@@ -176,7 +176,7 @@ def read_report_input(
         unread.append(f"the cluster now: {error}")
     ended = _history(config, since_s, until_s, unread) if ask_sacct and snapshot is not None else None
     here = reported_of_snapshot(snapshot) if snapshot is not None else reported_jobs(())
-    measured = _measured(config, snapshot, until_s - since_s, unread) if snapshot is not None else ((), None)
+    measured = _measured_jobs(config, snapshot, until_s - since_s, unread) if snapshot is not None else ((), None)
     past = ended if ended is not None else with_user_names(reported_jobs(map(asdict, facts.pop("jobs", ()))), snapshot)
     facts.pop("jobs", None)
     return ReportInput(
@@ -185,7 +185,7 @@ def read_report_input(
     )  # fmt: skip
 
 
-def _measured(
+def _measured_jobs(
     config: Config, snapshot: Snapshot, span_s: float, unread: list[str]
 ) -> tuple[Sequence[GpuJob], MeasuredUse | None]:
     """Jobs that run or ended in the span, and what they made of their GPUs; nothing where there is no source."""

@@ -126,14 +126,14 @@ def report_page(of: ReportInput, made: dict[str, Any]) -> str:
              _placement(of, made, number)]  # fmt: skip
     return rendered_page(
         "report.html.j2", title=f"{made['cluster'] or 'Report'}, {day(made['since_s'])} to {day(made['until_s'])}",
-        lead=_lead(made), unread=made["unread"], key=_key(made, unit), parts=[part for part in parts if part],
+        lead=_lead(made), unread=made["unread"], key=_key_figures(made, unit), parts=[part for part in parts if part],
     )  # fmt: skip
 
 
 def text_sheets(made: dict[str, Any]) -> list[PageSheet]:
     """The tables that a terminal has room for. made: of figures."""
     unit = _unit(made)
-    tenants = [_tenant_sheet(made, name, unit) for name in ("accounts", "users") if _named(made[name])]
+    tenants = [_tenant_sheet(made, name, unit) for name in ("accounts", "users") if _has_names(made[name])]
     return [_sizes(made, unit), _periods(made, unit), *tenants, *_measured_sheets(made)]
 
 
@@ -158,7 +158,7 @@ def assumed_line(made: dict[str, Any]) -> str:
     return f"Assumed: {'; '.join(made['assumptions'])}"
 
 
-def _key(made: dict[str, Any], unit: TimeUnit) -> list[tuple[str, str]]:
+def _key_figures(made: dict[str, Any], unit: TimeUnit) -> list[tuple[str, str]]:
     every, fair, cost = made["waits"]["all"] or {}, made["fairness"] or {}, made["operations"]["done"]
     return [
         (f"{made['started']:,}", "jobs started"),
@@ -215,10 +215,10 @@ def _periods(made: dict[str, Any], unit: TimeUnit) -> PageSheet:
 
 
 def _tenants(made: dict[str, Any], unit: TimeUnit, number: Iterator[int]) -> ReportSection | None:
-    sheets = tuple(_tenant_sheet(made, name, unit) for name in ("accounts", "users") if _named(made[name]))
+    sheets = tuple(_tenant_sheet(made, name, unit) for name in ("accounts", "users") if _has_names(made[name]))
     if not sheets:
         return None
-    rows = made["accounts"] if _named(made["accounts"]) else made["users"]
+    rows = made["accounts"] if _has_names(made["accounts"]) else made["users"]
     fair = made["fairness"] or {}
     lead = "Most GPU time first."
     if fair:
@@ -232,7 +232,7 @@ def _tenants(made: dict[str, Any], unit: TimeUnit, number: Iterator[int]) -> Rep
     return ReportSection("Tenants and fairness", lead, (drawn,), sheets)
 
 
-def _named(rows: Sequence[dict[str, Any]]) -> bool:
+def _has_names(rows: Sequence[dict[str, Any]]) -> bool:
     return any(row["name"] != "(unknown)" for row in rows)
 
 

@@ -134,13 +134,13 @@ def node_rooms(snapshot: Snapshot, request: SbatchRequest) -> Iterator[NodeRoom]
         if why is Exclusion.PARTITION:
             continue
         words = f"not {request.constraint}" if why is Exclusion.CONSTRAINT else _WORDS.get(why, "")
-        words = words or _closed(snapshot, node, own[0].standing)
+        words = words or _closed_reason(snapshot, node, own[0].standing)
         gpus, short = (0, words) if words else _most_gpus(snapshot, node, sum(part.gpus for part in own), free, needs)
         mask, linked = (own[0].mask, own[0].linked) if len(own) == 1 else (None, None)
         yield NodeRoom(node, own[0].standing, mask, linked, gpus, short)
 
 
-def _closed(snapshot: Snapshot, node: int, standing: str) -> str:
+def _closed_reason(snapshot: Snapshot, node: int, standing: str) -> str:
     """Why the node takes no job, "" if it does: by its standing, and by its state where that is not drained."""
     if standing in (OPEN, BOOT):
         return ""
@@ -269,9 +269,9 @@ def fit(snapshot: Snapshot, request: SbatchRequest, pick: Picker | None = None) 
     """
     request = with_partition(snapshot, request)
     every = list(node_rooms(snapshot, request))
-    found = _now(every)
-    why = request_refusal(snapshot, request) or _why(snapshot, request, found)
-    boot = bool(why) and not request_refusal(snapshot, request) and not _why(snapshot, request, every)
+    found = _without_boot(every)
+    why = request_refusal(snapshot, request) or _refusal_reason(snapshot, request, found)
+    boot = bool(why) and not request_refusal(snapshot, request) and not _refusal_reason(snapshot, request, every)
     if boot:
         found, why = every, ""
     able = [room for room in found if room.gpus >= max(request.gpus_per_node, 1)]
@@ -292,14 +292,14 @@ def fit(snapshot: Snapshot, request: SbatchRequest, pick: Picker | None = None) 
     )
 
 
-def _now(found: Sequence[NodeRoom]) -> list[NodeRoom]:
+def _without_boot(found: Sequence[NodeRoom]) -> list[NodeRoom]:
     """What is there without a boot."""
     return [replace(room, gpus=0, why=BOOT) if room.standing == BOOT else room for room in found]
 
 
-def _why(snapshot: Snapshot, request: SbatchRequest, found: Sequence[NodeRoom]) -> str:
+def _refusal_reason(snapshot: Snapshot, request: SbatchRequest, found: Sequence[NodeRoom]) -> str:
     """What keeps these nodes from taking the request; "" if they can."""
-    if short := _short(request, found):
+    if short := _scarce_resource(request, found):
         return short
     topology = topology_for_partitions(snapshot, request.partition)
     if why := unknown_topology_rule(topology, request.least_nodes):
@@ -320,7 +320,7 @@ def _most_together(snapshot: Snapshot, request: SbatchRequest, found: Sequence[N
     return most_nodes_of_one_job(topology_for_partitions(snapshot, request.partition), _able(snapshot, found, gpus))
 
 
-def _short(request: SbatchRequest, found: Sequence[NodeRoom]) -> str:
+def _scarce_resource(request: SbatchRequest, found: Sequence[NodeRoom]) -> str:
     """Of what there is too little; "" if of nothing."""
     if not found:
         return f"no node of {request.partition} has such GPUs"
@@ -354,14 +354,14 @@ def fit_places(
         mask = pick(name, room.mask, gpus) if pick and alone and room.mask is not None else UNKNOWN_SELECTION
         best = ideal = None
         if one is not None and one.known and room.mask is not None:
-            best = _given(one, best_set(one, room.mask, gpus))
-            ideal = _given(one, best_set(one, (1 << one.gpus) - 1, gpus))
-        picked = None if mask in (0, UNKNOWN_SELECTION) else _given(one, mask)
+            best = _given_set(one, best_set(one, room.mask, gpus))
+            ideal = _given_set(one, best_set(one, (1 << one.gpus) - 1, gpus))
+        picked = None if mask in (0, UNKNOWN_SELECTION) else _given_set(one, mask)
         alike.setdefault(FitPlace("", gpus, picked, best, ideal, room.standing == BOOT), []).append(name)
     return tuple(replace(place, nodes=fold_hostlist(names)) for place, names in alike.items())
 
 
-def _given(one: object, mask: int) -> GivenSet:
+def _given_set(one: object, mask: int) -> GivenSet:
     from slurmsched.model import GpuTopology
 
     link: RingLink | None = ring_link(one, mask) if isinstance(one, GpuTopology) else None
@@ -386,8 +386,8 @@ def nearest_requests(snapshot: Snapshot, request: SbatchRequest, found: Sequence
     seen = request_eligibility(snapshot, request).unseen
     for other, change, meaning in _others(snapshot, request, found):
         filled = with_partition(snapshot, other)
-        if not request_refusal(snapshot, filled) and not _why(
-            snapshot, filled, _now(list(node_rooms(snapshot, filled)))
+        if not request_refusal(snapshot, filled) and not _refusal_reason(
+            snapshot, filled, _without_boot(list(node_rooms(snapshot, filled)))
         ):
             unseen = [one for one in request_eligibility(snapshot, filled).unseen if one not in seen]
             yield NearestRequest(
@@ -405,7 +405,7 @@ def _others(
         if len(most) >= nodes and 0 < most[nodes - 1] < request.gpus_per_node:
             fewer = replace(request, gpus_per_node=most[nodes - 1])
             yield fewer, fewer.text(), "fewer GPUs on each node"
-        if spread := _spread(request, most):
+        if spread := _over_more_nodes(request, most):
             yield spread, spread.text(), "the same GPUs on more nodes"
         together = _most_together(snapshot, request, found, request.gpus_per_node)
         able = int(min(together, most_nodes(snapshot, request)))
@@ -416,7 +416,7 @@ def _others(
     yield from _lighter(snapshot, request)
 
 
-def _spread(request: SbatchRequest, most: Sequence[int]) -> SbatchRequest | None:
+def _over_more_nodes(request: SbatchRequest, most: Sequence[int]) -> SbatchRequest | None:
     """The same number of GPUs on twice, four times, ... the nodes; the first of them that there is room for."""
     nodes, gpus = request.least_nodes, request.gpus_per_node
     while gpus % 2 == 0 and not request.node_list:
@@ -478,16 +478,17 @@ def largest_requests(snapshot: Snapshot, request: SbatchRequest) -> tuple[Larges
         if rooms and request.gpu_type in ("", gpu_type):
             found.append(
                 replace(
-                    _largest(snapshot, replace(request, gpu_type=gpu_type), rooms, most), partition=request.partition
+                    _largest_request(snapshot, replace(request, gpu_type=gpu_type), rooms, most),
+                    partition=request.partition,
                 )
             )
     return tuple(found)
 
 
-def _largest(
+def _largest_request(
     snapshot: Snapshot, request: SbatchRequest, found: Sequence[NodeRoom], most_nodes: float
 ) -> LargestRequest:
-    able = [room for room in _now(found) if room.gpus]
+    able = [room for room in _without_boot(found) if room.gpus]
     boot = max((room.gpus for room in found if room.standing == BOOT), default=0)
     most = max((room.gpus for room in able), default=0)
     linked = [min(room.linked, room.gpus) for room in able if room.linked is not None]

@@ -219,10 +219,10 @@ def _sums(
     for part in seen:
         for name in names(part):
             under.setdefault(name, []).append(part)
-    return tuple(_sum(name, under[name], stuck) for name in sorted(under, key=counting_key))
+    return tuple(_gpu_sum(name, under[name], stuck) for name in sorted(under, key=counting_key))
 
 
-def _sum(name: str, of: Collection[NodeGpus], stuck: Collection[int]) -> GpuSum:
+def _gpu_sum(name: str, of: Collection[NodeGpus], stuck: Collection[int]) -> GpuSum:
     usable = [part for part in of if part.free and part.node not in stuck]
     sets = Counter(part.linked for part in usable if part.linked is not None)
     return GpuSum(
@@ -262,7 +262,7 @@ def _lines(snapshot: Snapshot, seen: Sequence[NodeGpus]) -> tuple[NodeLine, ...]
     alike: dict[tuple[object, ...], list[NodeGpus]] = {}
     for part in seen:
         alike.setdefault(_looks(snapshot, part), []).append(part)
-    return tuple(_line(snapshot, of) for of in alike.values())
+    return tuple(_node_line(snapshot, of) for of in alike.values())
 
 
 def _looks(snapshot: Snapshot, part: NodeGpus) -> tuple[object, ...]:
@@ -270,7 +270,7 @@ def _looks(snapshot: Snapshot, part: NodeGpus) -> tuple[object, ...]:
     return state, part.standing, part.gpu_type, part.gpus, part.unheld, part.linked, part.why, part.mask, reason
 
 
-def _line(snapshot: Snapshot, of: Sequence[NodeGpus]) -> NodeLine:
+def _node_line(snapshot: Snapshot, of: Sequence[NodeGpus]) -> NodeLine:
     from slurmsched.model.gpu_masks import mask_members
 
     one, nodes = of[0], snapshot.nodes
@@ -352,7 +352,7 @@ def gpu_map(snapshot: Snapshot, stuck: frozenset[str] = frozenset()) -> tuple[No
         open_ = STUCK if nodes.name[row] in stuck else FREE
         rest = {OPEN: open_, BOOT: AFTER_BOOT, UNREAD: NOT_KNOWN}.get(standing, CLOSED)
         gpus = _gpus(snapshot, row, holders.get(row, {}), rest, bool(known[row]), int(used[row]))
-        groups = _groups(snapshot, int(classes[row]), len(gpus))
+        groups = _linked_group_of_gpus(snapshot, int(classes[row]), len(gpus))
         slots = tuple(GpuSlot(g.index, g.what, g.job_id, g.user, group) for g, group in zip(gpus, groups, strict=True))
         made.append(NodeMap(nodes.name[row], state_words(int(nodes.state[row])), standing, nodes.gpu_types[row], slots,
                             bool(known[row])))  # fmt: skip
@@ -384,7 +384,7 @@ def _bits(mask: int) -> Iterator[int]:
     return (index for index in range(mask.bit_length()) if mask >> index & 1)
 
 
-def _groups(snapshot: Snapshot, row: int, gpus: int) -> tuple[int, ...]:
+def _linked_group_of_gpus(snapshot: Snapshot, row: int, gpus: int) -> tuple[int, ...]:
     one = topology_class(snapshot.topology, row)
     return linked_groups(one) if one is not None and one.known and one.gpus == gpus else (-1,) * gpus
 

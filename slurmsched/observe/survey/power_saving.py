@@ -219,7 +219,7 @@ def power_advice(snapshot: Snapshot, used: Floats, power: PowerRules) -> PowerAd
     if np.isnan(rise):
         return replace(advice, why=f"fewer than {LEAST_DAYS} days of the past are known: nothing can be forecast")
     spare = float(nodes.gpus[idle].sum()) - rise - waiting - power.buffer * int(nodes.gpus[idle].max())
-    names = _chosen(nodes, np.flatnonzero(idle), spare)
+    names = _spare_nodes(nodes, np.flatnonzero(idle), spare)
     return replace(advice, nodes=names, why="" if names else "every idle node may be needed")
 
 
@@ -229,7 +229,7 @@ def _idle(nodes: Nodes) -> Bools:
     return bare & (nodes.gpus > 0) & ~nodes.closed & ~nodes.is_state(_UNFIT)
 
 
-def _chosen(nodes: Nodes, rows: Int64s, spare: float) -> tuple[str, ...]:
+def _spare_nodes(nodes: Nodes, rows: Int64s, spare: float) -> tuple[str, ...]:
     """Nodes of at most that many GPUs, always of the kind of which most idle ones are left, the last name first."""
     kinds: dict[str, list[int]] = {}
     for row in rows.tolist():

@@ -106,7 +106,7 @@ def partition_defaults(snapshot: Snapshot, partition: str) -> PartitionDefaults:
     settings, partitions = snapshot.site.settings, snapshot.partitions
     own = next((text for name, text in zip(partitions.name, partitions.defaults, strict=True) if name == partition), "")
     site = ",".join(f"{key}={settings.get(key, '')}" for key in ("DefMemPerNode", "DefMemPerCPU"))
-    ours, theirs = _pairs(own), _pairs(f"{site},{settings.get('JobDefaults', '')}")
+    ours, theirs = _parsed_pairs(own), _parsed_pairs(f"{site},{settings.get('JobDefaults', '')}")
     memory = ("DefMemPerGPU", "DefMemPerCPU", "DefMemPerNode")
     level = next((found for found in (ours, theirs) if any(key in found for key in memory)), {})
     key = next((key for key in memory if key in level), "")
@@ -115,7 +115,7 @@ def partition_defaults(snapshot: Snapshot, partition: str) -> PartitionDefaults:
     return PartitionDefaults(int(cpus), value["DefMemPerNode"], value["DefMemPerCPU"], value["DefMemPerGPU"])
 
 
-def _pairs(text: str) -> dict[str, float]:
+def _parsed_pairs(text: str) -> dict[str, float]:
     """ "DefMemPerCPU=1000,DefCpuPerGPU=4" as numbers; what is none ("UNLIMITED", "(null)") is left out."""
     pairs = (part.partition("=") for part in text.split(","))
     return {name.strip(): float(value) for name, _, value in pairs if value.strip().isdecimal()}

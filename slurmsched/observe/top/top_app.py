@@ -18,7 +18,7 @@ from textual.worker import get_current_worker
 
 from slurmsched.errors import SlurmschedError
 from slurmsched.observe.queue_rows import QueueRow
-from slurmsched.observe.top.top_drawing import COLUMNS, cells, events, explained, gpu_lines, head, matches, ordered
+from slurmsched.observe.top.top_drawing import COLUMNS, cells, events, explained, gpu_lines, head, matches, sorted_rows
 from slurmsched.observe.web.frame import Frame
 from slurmsched.plain_text import escape_terminal
 
@@ -162,7 +162,7 @@ class TopApp(App[None]):
         """The jobs of the table, in its order."""
         every = self.frame.rows if self.frame is not None else []
         mine = [row for row in every if self.user in ("", row.user) and matches(row, self.wanted)]
-        return ordered(mine, self.column, inverted=self.inverted)
+        return sorted_rows(mine, self.column, inverted=self.inverted)
 
     def _draw(self) -> None:
         frame = self.frame

@@ -35,16 +35,16 @@ def _operations(before: tuple[Operation, ...], after: tuple[Operation, ...]) -> 
     for operation in new.values():
         was = old.get(operation.id)
         if was is None:
-            yield f"{_said(operation)} began{_victims(operation)}"
+            yield f"{_operation_text(operation)} began{_victims(operation)}"
         elif was.stage != operation.stage:
             why = f": {escape_terminal(operation.note)}" if operation.note else ""
-            yield f"{_said(operation)} is {operation.stage}{why}"
+            yield f"{_operation_text(operation)} is {operation.stage}{why}"
     for operation in old.values():
         if operation.id not in new and operation.stage != OperationStage.CLOSED:
-            yield f"{_said(operation)} is over"
+            yield f"{_operation_text(operation)} is over"
 
 
-def _said(operation: Operation) -> str:
+def _operation_text(operation: Operation) -> str:
     user, nodes = escape_terminal(operation.user), escape_terminal(operation.nodes)
     return f"{operation.purpose} {operation.id} for job {operation.job_id} of {user} on {nodes}"
 
@@ -136,7 +136,7 @@ def _cell(name: str, value: Any, style: str) -> Text:
     return Text(shown, style, justify="right" if name in NUMBERS else "left", no_wrap=True)
 
 
-def ordered(rows: Sequence[QueueRow], column: str, *, inverted: bool) -> list[QueueRow]:
+def sorted_rows(rows: Sequence[QueueRow], column: str, *, inverted: bool) -> list[QueueRow]:
     """The rows by a column of COLUMNS; equal ones stay as they were."""
     value = attrgetter(_KEYS[column])
     return sorted(rows, key=lambda row: (value(row) is None, 0 if value(row) is None else value(row)), reverse=inverted)
@@ -194,9 +194,9 @@ def explained(explanation: Mapping[str, Any]) -> Text:
     ]
     if (ahead := explanation["ahead"]) is not None:
         lines.append(("ahead", ahead["told"]))
-        lines += [("before it", _other(one)) for one in ahead["first"]]
+        lines += [("before it", _competitor_line(one)) for one in ahead["first"]]
     if (start := explanation["estimate"]) is not None:
-        lines.append(("start", _start(start)))
+        lines.append(("start", _start_line(start)))
     lines += [("slurmsched", one) for one in explanation["ours"]]
     lines += [("hint", hint) for hint in explanation["hints"]] + [("expected", one) for one in explanation["expected"]]
     lines += [("not read", one) for one in explanation["unread"]]
@@ -206,11 +206,11 @@ def explained(explanation: Mapping[str, Any]) -> Text:
     return text
 
 
-def _other(one: Mapping[str, Any]) -> str:
+def _competitor_line(one: Mapping[str, Any]) -> str:
     return f"job {one['job_id']} of {one['user']}, {pluralize(one['gpus'], 'GPU')}: {one['differs']}"
 
 
-def _start(one: Mapping[str, Any]) -> str:
+def _start_line(one: Mapping[str, Any]) -> str:
     if one["source"] == "none" or not isfinite(one["earliest_s"]):
         return f"no estimate: {one['why']}"
     early, late = (f"{datetime.fromtimestamp(one[name]):%Y-%m-%d %H:%M}" for name in ("earliest_s", "latest_s"))

@@ -167,7 +167,7 @@ class Frame:
         with asking:
             if job_id not in self._known:
                 details, more = self._gathered(row, job_id), (self.expected(row), self.move(row))
-                details = replace(details, reservations=_shown(details.reservations, self.snapshot.site))
+                details = replace(details, reservations=_without_hidden(details.reservations, self.snapshot.site))
                 self._known[job_id] = explain(self._for_readers, self.plan, row, details, *more)
             return self._known[job_id]
 
@@ -176,7 +176,7 @@ class Frame:
         """The snapshot without what Slurm hides of reservations; they are then told to be hidden, as users are."""
         seen, site = self.snapshot, self.snapshot.site
         rights = min(site.rights, Rights.USER) if site.hides("reservations") else site.rights
-        return replace(seen, reservations=_shown(seen.reservations, site), site=replace(site, rights=rights))
+        return replace(seen, reservations=_without_hidden(seen.reservations, site), site=replace(site, rights=rights))
 
     def _gathered(self, row: int, job_id: int) -> JobDetails:
         """Slurm's facts on a job that waits, and the records of any job."""
@@ -188,7 +188,7 @@ class Frame:
         return details.remembered(known)
 
 
-def _shown(table: Reservations, site: Site) -> Reservations:
+def _without_hidden(table: Reservations, site: Site) -> Reservations:
     """Reservations without those, or without the names, that Slurm hides from users."""
     if site.hides("reservations"):
         table = table.take(np.array([name.startswith(RESERVATION_PREFIX) for name in table.name], np.bool_))

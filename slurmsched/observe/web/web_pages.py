@@ -91,15 +91,15 @@ class WebPages:
         if query is None:
             return _response(name, as_json, frame, f"More than {MOST_FIELDS} fields in a query.", 400)
         if query or name == "job":
-            return _found(name, as_json, shown, query)
+            return _page_or_none(name, as_json, shown, query)
         if (name, as_json) not in responses:
-            answer = _found(name, as_json, shown, query)
+            answer = _page_or_none(name, as_json, shown, query)
             assert answer is not None
             responses[name, as_json] = answer
         return responses[name, as_json]
 
 
-def _found(name: str, as_json: bool, shown: _Shown, query: dict[str, str]) -> HttpResponse | None:
+def _page_or_none(name: str, as_json: bool, shown: _Shown, query: dict[str, str]) -> HttpResponse | None:
     frame = shown.frame
     made = _MAKERS[name](shown, query)
     if made is None:

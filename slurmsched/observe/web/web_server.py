@@ -125,7 +125,7 @@ class _Bounded(ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        late = threading.Timer(REQUEST_S, _cut, (request,))
+        late = threading.Timer(REQUEST_S, _close_both_ways, (request,))
         late.daemon = True
         late.start()
         try:
@@ -138,7 +138,7 @@ class _Bounded(ThreadingHTTPServer):
         log.debug("http.broken")  # the other side left, or was cut
 
 
-def _cut(request: socket.socket) -> None:
+def _close_both_ways(request: socket.socket) -> None:
     try:
         request.shutdown(socket.SHUT_RDWR)
     except OSError:

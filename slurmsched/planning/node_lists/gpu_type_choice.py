@@ -67,7 +67,7 @@ def nodes_of_types(snapshot: Snapshot, row: int, want: dict[str, int], has: str,
     few. has: a node list of ours, which stays if it is as good; "" = none. among: (N,) bool, those to choose from."""
     nodes, found = snapshot.nodes, list[int]()
     types = nodes.gpu_types.map(only_type, object)
-    room = among & _room(snapshot, row)
+    room = among & _nodes_with_room(snapshot, row)
     own = nodes.name.isin(expand_hostlist(has)) if has else np.zeros(len(nodes), np.bool_)
     for name, count in want.items():
         good = np.flatnonzero(room & (types == name))
@@ -76,7 +76,7 @@ def nodes_of_types(snapshot: Snapshot, row: int, want: dict[str, int], has: str,
     return sorted(found) if len(found) == sum(want.values()) else []
 
 
-def _room(snapshot: Snapshot, row: int) -> Bools:
+def _nodes_with_room(snapshot: Snapshot, row: int) -> Bools:
     """Nodes that the job may have and that have what it asks for left; none where that cannot be told. (N,) bool."""
     try:
         return allowed_nodes(snapshot, row) & JobRequirements.of(snapshot, row).fits_free(snapshot)

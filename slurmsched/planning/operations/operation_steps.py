@@ -49,19 +49,19 @@ def advance(operation: Operation, snapshot: Snapshot, config: OperationsConfig) 
 
     They follow from the operation and the snapshot alone: asked again after a crash, the answer is the same.
     """
-    state = OperationState(operation := _counted(operation, snapshot), snapshot)
+    state = OperationState(operation := _with_idle_time(operation, snapshot), snapshot)
     if operation.ending:
         return _ended(state, operation)
     if state.runs:
-        return _ended(state, _at(operation, OperationStage.CLEANING, snapshot.now_s))
+        return _ended(state, _at_stage(operation, OperationStage.CLEANING, snapshot.now_s))
     if reason := _given_up(state, config):
-        return _ended(state, _at(replace(operation, note=reason), OperationStage.REVERSING, snapshot.now_s))
+        return _ended(state, _at_stage(replace(operation, note=reason), OperationStage.REVERSING, snapshot.now_s))
     return _forward(state, config)
 
 
 def end_steps(operation: Operation, snapshot: Snapshot) -> NextSteps:
     """The steps that end an open operation whatever its stage, as `undo` does: its job waits or runs without it."""
-    ended = _at(
+    ended = _at_stage(
         replace(operation, note=operation.note or "taken back by undo"), OperationStage.REVERSING, snapshot.now_s
     )
     return _ended(OperationState(ended, snapshot), ended)
@@ -104,13 +104,13 @@ def _forward(state: OperationState, config: OperationsConfig) -> NextSteps:
                 JoinReservation(operation.job_id, operation.submit_s, "its nodes are kept from later on", operation.id)
             )
         return NextSteps(
-            replace(_at(operation, OperationStage.PROMISED, now_s), sure=True), tuple(steps), operation.opens_s
+            replace(_at_stage(operation, OperationStage.PROMISED, now_s), sure=True), tuple(steps), operation.opens_s
         )
     if operation.stage == OperationStage.BEGUN and state.grace_s > 0:
-        operation = _at(operation, OperationStage.WARNED, now_s)
+        operation = _at_stage(operation, OperationStage.WARNED, now_s)
         steps += [_signal(operation, victim) for victim in state.remaining if victim.signal]
     elif not state.graced:
-        operation = _at(operation, OperationStage.REQUEUED, now_s)
+        operation = _at_stage(operation, OperationStage.REQUEUED, now_s)
         steps += [_requeue(operation, victim) for victim in state.remaining]
     next_look_s = (
         operation.stage_s + state.grace_s if operation.stage == OperationStage.WARNED else now_s + config.look_s
@@ -132,12 +132,12 @@ def _nodes(state: OperationState, config: OperationsConfig) -> Iterator[Step]:
             *key, why, operation.id, operation.reservation, operation.nodes, operation.user, start_s, end_s, whole
         )
     elif operation.purpose == Purpose.RESERVE or state.left_behind:
-        yield from _moved(state, start_s, end_s)
+        yield from _reservation_change(state, start_s, end_s)
     if state.named < 0 and start_s <= now_s:
         yield JoinReservation(*key, "it gets nodes of its own", operation.id, operation.reservation)
 
 
-def _moved(state: OperationState, start_s: float, end_s: float) -> Iterator[Step]:
+def _reservation_change(state: OperationState, start_s: float, end_s: float) -> Iterator[Step]:
     """The change that a reservation needs to be as the operation wants it. Slurm moves only the end of one that has
     begun."""
     operation, kept = state.operation, state.snapshot.reservations
@@ -183,11 +183,11 @@ def _ended(state: OperationState, operation: Operation) -> NextSteps:
             AllowStart(victim.job_id, submit_s, "the nodes are given, it may start elsewhere", operation.id, now_s)
         )
     if not steps:
-        return NextSteps(_at(operation, OperationStage.CLOSED, now_s))
+        return NextSteps(_at_stage(operation, OperationStage.CLOSED, now_s))
     return NextSteps(operation, tuple(steps), now_s)
 
 
-def _counted(operation: Operation, snapshot: Snapshot) -> Operation:
+def _with_idle_time(operation: Operation, snapshot: Snapshot) -> Operation:
     """The operation with what was idle on its nodes since it was last seen: as many GPUs as now, all that time."""
     since_s = max(snapshot.now_s - max(operation.seen_s, operation.begun_s), 0.0)
     idle_gpu_s = operation.idle_gpu_s + OperationState(operation, snapshot).idle_gpus * since_s
@@ -204,5 +204,5 @@ def _requeue(operation: Operation, victim: Victim) -> Requeue:
     return Requeue(victim.job_id, victim.submit_s, why, operation.id, victim.restarts)
 
 
-def _at(operation: Operation, stage: OperationStage, now_s: float) -> Operation:
+def _at_stage(operation: Operation, stage: OperationStage, now_s: float) -> Operation:
     return operation if operation.stage == stage else replace(operation, stage=stage, stage_s=now_s)

@@ -137,7 +137,7 @@ def _not_there(state: OperationState, row: int) -> str:
         return "Slurm would not start its job on these nodes together"
     if (reserved_from_s(at, (operation,)) < _until_s(at, row))[here].any():
         return "another reservation holds its nodes before its job would end"
-    return "" if operation.purpose == Purpose.RESERVE else _taken(state, row, need, available)
+    return "" if operation.purpose == Purpose.RESERVE else _taken_reason(state, row, need, available)
 
 
 def _unnamed(snapshot: Snapshot, row: int) -> Snapshot:
@@ -149,7 +149,7 @@ def _unnamed(snapshot: Snapshot, row: int) -> Snapshot:
     return replace(snapshot, jobs=snapshot.jobs.with_columns(reservation=texts))
 
 
-def _taken(state: OperationState, row: int, need: JobRequirements, available: FreeResources) -> str:
+def _taken_reason(state: OperationState, row: int, need: JobRequirements, available: FreeResources) -> str:
     """On which of its nodes others hold what the job needs.
 
     While victims are there what is free and what they give must do. Later only jobs that are known to hold GPUs count.
@@ -175,7 +175,7 @@ def _taken(state: OperationState, row: int, need: JobRequirements, available: Fr
 
 def preemption_candidates(snapshot: Snapshot, ranking: Ranking, managed: Bools) -> Int64s:
     """Rows of waiting jobs that could start if there were GPUs, most urgent first: none that Slurm keeps by a limit."""
-    waits = _waiting(snapshot, managed) & ~not_waiting_for_gpus(snapshot.jobs)
+    waits = _may_preempt(snapshot, managed) & ~not_waiting_for_gpus(snapshot.jobs)
     return ranking.order[waits[ranking.order]]
 
 
@@ -185,7 +185,7 @@ def operation_id(snapshot: Snapshot, job_id: int) -> str:
     return f"{snapshot.tag}-{name}" if snapshot.tag else name
 
 
-def _waiting(snapshot: Snapshot, managed: Bools) -> Bools:
+def _may_preempt(snapshot: Snapshot, managed: Bools) -> Bools:
     """Whom nodes could be kept for, as far as the queue tells. (N,) bool."""
     jobs = snapshot.jobs
     busy = np.isin(jobs.job_id, [operation.job_id for operation in snapshot.operations])
@@ -197,7 +197,7 @@ def _waiting(snapshot: Snapshot, managed: Bools) -> Bools:
 def _refused_by_limit(snapshot: Snapshot, ranking: Ranking, managed: Bools, most: int) -> list[Refusal]:
     """Why no job is preempted for jobs that wait for something other than GPUs, for the most urgent of them."""
     jobs = snapshot.jobs
-    waits = (_waiting(snapshot, managed) & not_waiting_for_gpus(jobs))[ranking.order]
+    waits = (_may_preempt(snapshot, managed) & not_waiting_for_gpus(jobs))[ranking.order]
     why = "no job is preempted for it: it waits for"
     rows = ranking.order[waits][:most].tolist()
     return [Refusal(int(jobs.job_id[row]), "limit", f"{why} {jobs.reason[row]}, not for GPUs") for row in rows]
@@ -233,7 +233,7 @@ def _for_job(
         able = available.types.able(need.gpu_type, need.gpus)
         allowed = np.flatnonzero(allowed_nodes(snapshot, row, able) & need.fits_empty(snapshot))
         beside, seen = nodes_beside_reservations(snapshot, row, available.seen_by(need), _preemptions(snapshot))
-        kept = _kept(snapshot, row, begun)
+        kept = _already_reserved(snapshot, row, begun)
     except UnknownEligibility as error:
         return Refusal(job_id, "constraint", f"no job is preempted for it: {error}")
     topology = topology_for_job(snapshot, row)
@@ -282,7 +282,7 @@ def _too_few(snapshot: Snapshot, row: int, need: JobRequirements, available: Fre
     return "too few nodes could hold it, even if empty"
 
 
-def _kept(snapshot: Snapshot, row: int, begun: list[Operation]) -> Bools:
+def _already_reserved(snapshot: Snapshot, row: int, begun: list[Operation]) -> Bools:
     """Nodes on which no reservation for the job could stand, since another one does. (N,) bool.
 
     Raises UnknownEligibility.

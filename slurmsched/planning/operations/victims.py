@@ -233,12 +233,12 @@ class PreemptableJobs:
         """
         here = np.isin(self.allocated.node, nodes)
         # A job has one row for each GPU type of a node; each node counts once.
-        pairs = np.unique(np.stack((_rows(self.allocated)[here], self.allocated.node[here])), axis=1)
+        pairs = np.unique(np.stack((_rows_of_jobs(self.allocated)[here], self.allocated.node[here])), axis=1)
         among = np.bincount(pairs[0], minlength=len(self.allocated.count))
         return replace(self, lost_gpu_s=self.lost_gpu_s / np.clip(among, 1, most))
 
 
-def _rows(allocated: AllocatedGpus) -> Int64s:
+def _rows_of_jobs(allocated: AllocatedGpus) -> Int64s:
     """The job of each row of allocated."""
     return np.repeat(np.arange(len(allocated.count)), allocated.count)
 
@@ -247,7 +247,7 @@ def _rows(allocated: AllocatedGpus) -> Int64s:
 def _by_node(allocated: AllocatedGpus) -> tuple[Int64s, Int64s]:
     """Nodes of the rows of allocated, ascending, and the job of each."""
     order = np.argsort(allocated.node, kind="stable")
-    return allocated.node[order], _rows(allocated)[order]
+    return allocated.node[order], _rows_of_jobs(allocated)[order]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

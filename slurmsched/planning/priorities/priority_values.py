@@ -248,7 +248,7 @@ def base_values(snapshot: Snapshot) -> Proposal:
     refused: list[Refusal] = []
     jobs, written = snapshot.jobs, dict[tuple[int, str], int]()
     hidden = {kind: lever.hidden(jobs) for kind, lever in PRIORITY_FIELDS.items()}
-    for row, kind, base, values, last in _known(jobs, snapshot.overrides):
+    for row, kind, base, values, last in _known_values(jobs, snapshot.overrides):
         lever = PRIORITY_FIELDS[kind]
         now = int(lever.now(jobs)[row])
         ours = (last if hidden[kind][row] else now) in values - {base}
@@ -278,7 +278,7 @@ class KnownValue(NamedTuple):
     last: int
 
 
-def _known(jobs: Jobs, records: Iterable[Override]) -> list[KnownValue]:
+def _known_values(jobs: Jobs, records: Iterable[Override]) -> list[KnownValue]:
     """Levers on record of the jobs in the queue; arrays and het leaders before their tasks.
 
     A job without a record of its own goes by its leader's. A requeue moves the submit time; an id used again has no

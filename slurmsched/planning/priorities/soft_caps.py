@@ -38,17 +38,17 @@ def beyond_caps(ranking: Ranking, snapshot: Snapshot, caps: SoftCaps) -> Bools:
     A job beyond a cap uses none of it, so that a smaller one behind it may still be within. An array counts with the
     GPUs of all its tasks, and is beyond where its first task is.
     """
-    jobs, used = snapshot.jobs, _held(snapshot, caps)
+    jobs, used = snapshot.jobs, _held_by_owner(snapshot, caps)
     found = np.zeros(len(jobs), np.bool_)
     for row in ranking.order[jobs.pending[ranking.order]].tolist():
-        asked = list(_asked(snapshot, row, caps))
+        asked = list(_asked_by_cap(snapshot, row, caps))
         found[row] = any(used[key] + gpus > cap for key, gpus, cap in asked)
         if not found[row]:
             used.update({key: gpus * max(int(jobs.array_tasks[row]), 1) for key, gpus, _ in asked})
     return found
 
 
-def _asked(snapshot: Snapshot, row: int, caps: SoftCaps) -> Iterator[tuple[Key, int, int]]:
+def _asked_by_cap(snapshot: Snapshot, row: int, caps: SoftCaps) -> Iterator[tuple[Key, int, int]]:
     """Each cap that a waiting job counts against: whose, how many GPUs it asks for, and the cap."""
     jobs = snapshot.jobs
     by_kind = _gpus_of(jobs.gpu_request[row], int(jobs.gpus[row]))
@@ -58,7 +58,7 @@ def _asked(snapshot: Snapshot, row: int, caps: SoftCaps) -> Iterator[tuple[Key, 
                 yield (owner, kind), gpus, cap
 
 
-def _held(snapshot: Snapshot, caps: SoftCaps) -> Counter[Key]:
+def _held_by_owner(snapshot: Snapshot, caps: SoftCaps) -> Counter[Key]:
     """GPUs that started jobs hold, by owner and kind, where there is a cap."""
     jobs, used = snapshot.jobs, Counter[Key]()
     held: dict[int, Counter[str]] = {}

@@ -40,7 +40,7 @@ def in_tiers(ranking: Ranking, snapshot: Snapshot, tiers: Sequence[Tier], factor
     """
     if not tiers:
         return ranking
-    columns = {CRITERIA[tier.kind]: _values(snapshot, tier, factors) for tier in tiers}
+    columns = {CRITERIA[tier.kind]: _tier_values(snapshot, tier, factors) for tier in tiers}
     keys = [-np.nan_to_num(values[ranking.order], nan=-np.inf) for values in columns.values()]
     order = ranking.order[np.lexsort(keys[::-1])]  # stable: the policy's order within equal keys
     return replace(ranking, order=order, why={**columns, **ranking.why})
@@ -53,7 +53,7 @@ def unread_tiers(snapshot: Snapshot, tiers: Sequence[Tier], managed: Bools) -> t
         return ()
     nothing = np.zeros(len(snapshot.jobs))
     empty = [str(tier) for tier in tiers if tier.kind != "priority"
-             and np.isnan(_values(snapshot, tier, nothing)[waits]).all()]  # fmt: skip
+             and np.isnan(_tier_values(snapshot, tier, nothing)[waits]).all()]  # fmt: skip
     return tuple(f"policy.tiers: Slurm shows no {name} for waiting jobs; this tier has no effect"
                  for name in empty)  # fmt: skip
 
@@ -101,7 +101,7 @@ def _comparable(values: NDArray[Any]) -> NDArray[Any]:
     return np.nan_to_num(values, nan=-1.0) if values.dtype.kind == "f" else values
 
 
-def _values(snapshot: Snapshot, tier: Tier, factors: Floats) -> Floats:
+def _tier_values(snapshot: Snapshot, tier: Tier, factors: Floats) -> Floats:
     """What a tier orders by, higher first; NaN = not known. (N,)."""
     jobs = snapshot.jobs
     if tier.kind == "partition":

@@ -30,33 +30,33 @@ def conclusions(each: PolicyComparison) -> list[str]:
     """Sentences, the most important first. None where no job ended or only one policy was replayed."""
     if len(each.runs) < 2 or not all(run["jobs"] for run in each.runs):
         return []
-    return [*_best(each), *_losers(each), *_equals(each), *_trust(each)]
+    return [*_best_lines(each), *_losers(each), *_equals(each), *_trust(each)]
 
 
-def _best(each: PolicyComparison) -> Iterator[str]:
+def _best_lines(each: PolicyComparison) -> Iterator[str]:
     unit = unit_of_runs(each.runs)
     for what, measure in _JUDGED:
         names, known = measure.best(each.runs, unit), [run for run in each.runs if measure.value(run) is not None]
         if names:
             best = [run for run in known if run["policy"] in names]
-            beside = "; ".join(_beside(measure, each, names))
+            beside = "; ".join(_compared_lines(measure, each, names))
             winners = " and ".join(run["policy"] for run in best)
-            yield f"{what}: {winners} with {_value(measure, best[0], each)} ({beside})."
+            yield f"{what}: {winners} with {_measured_text(measure, best[0], each)} ({beside})."
         elif known:
-            yield f"{what}: all policies alike, {_value(measure, known[0], each)}."
+            yield f"{what}: all policies alike, {_measured_text(measure, known[0], each)}."
 
 
-def _beside(measure: ComparisonMeasure, each: PolicyComparison, best: frozenset[str]) -> Iterator[str]:
+def _compared_lines(measure: ComparisonMeasure, each: PolicyComparison, best: frozenset[str]) -> Iterator[str]:
     """The runner-up, and the first policy unless it is one of the best."""
     rest = [run for run in each.runs if run["policy"] not in best and measure.value(run) is not None]
     ranked = sorted(rest, key=lambda run: -measure.better * (measure.value(run) or 0.0))
     for run in ranked[:1]:
-        yield f"next {run['policy']} {_value(measure, run, each)}"
+        yield f"next {run['policy']} {_measured_text(measure, run, each)}"
     if each.runs[0] in ranked[1:]:
-        yield f"{each.runs[0]['policy']} {_value(measure, each.runs[0], each)}"
+        yield f"{each.runs[0]['policy']} {_measured_text(measure, each.runs[0], each)}"
 
 
-def _value(measure: ComparisonMeasure, run: Mapping[str, Any], each: PolicyComparison) -> str:
+def _measured_text(measure: ComparisonMeasure, run: Mapping[str, Any], each: PolicyComparison) -> str:
     unit = unit_of_runs(each.runs)
     return measure.text(run, unit) + ("" if measure.form else f" {unit.name}")
 
@@ -83,15 +83,16 @@ def _sizes_that_lose(each: PolicyComparison, run: Mapping[str, Any]) -> Iterator
         ours, theirs = measure.value(run), measure.value(first)
         if ours is not None and theirs is not None and ours > max(theirs, 1.0) * WORSE:
             yield (f"Jobs of {measure.path[1]} GPU{'' if measure.path[1] == '1' else 's'} wait longer under "
-                   f"{run['policy']} than under {first['policy']}: {_value(measure, run, each)}, not "
-                   f"{_value(measure, first, each)}.")  # fmt: skip
+                   f"{run['policy']} than under {first['policy']}: {_measured_text(measure, run, each)}, not "
+                   f"{_measured_text(measure, first, each)}.")  # fmt: skip
 
 
 def _slowest_jobs(each: PolicyComparison, run: Mapping[str, Any]) -> Iterator[str]:
     measure, first = TIME_MEASURES[3], each.runs[0]
     if (measure.value(run) or 0.0) > (measure.value(first) or 0.0) * WORSE:
+        ours, theirs = (_measured_text(measure, one, each) for one in (run, first))
         yield (f"The slowest 1 % of the jobs take longer under {run['policy']} than under {first['policy']}: p99 of "
-               f"the completion time {_value(measure, run, each)}, not {_value(measure, first, each)}.")  # fmt: skip
+               f"the completion time {ours}, not {theirs}.")  # fmt: skip
 
 
 def _tenants_that_lose(each: PolicyComparison, run: Mapping[str, Any]) -> str:

@@ -143,13 +143,13 @@ def demo_html(demo: Demo, runs: Sequence[DemoRun]) -> str:
     )
     return rendered_page(
         "demo.html.j2", demo=demo, runs=runs, columns=columns, rows=rows, gpus=sum(demo.nodes),
-        gpu_hours=float((demo.trace.gpus * demo.trace.duration_s).sum()) / 3600, same=_same(runs),
+        gpu_hours=float((demo.trace.gpus * demo.trace.duration_s).sum()) / 3600, same=_equal_runs(runs),
         plots=[PagePlot(title, text, alt, figure_html(figure, number))
                for number, (title, text, figure) in enumerate(plots)],
     )  # fmt: skip
 
 
-def _same(runs: Sequence[DemoRun]) -> list[tuple[str, str]]:
+def _equal_runs(runs: Sequence[DemoRun]) -> list[tuple[str, str]]:
     """Pairs of titles whose every job ended alike: their lines cover each other."""
     pairs = [(a, b) for i, a in enumerate(runs) for b in runs[i + 1 :]]
     return [(a.contender.title, b.contender.title) for a, b in pairs if a.outcomes.digest == b.outcomes.digest]

@@ -29,7 +29,7 @@ def job_rows(source: str, recorded: RecordedTrace, schedules: Sequence[tuple[str
     schedules: name, outcomes, and node list of each job of the trace ("" = not known).
     start_s: of the first run. A job without a start in a schedule has empty times there.
     """
-    parts = [_recorded(recorded)] if bool((~np.isnan(recorded.trace.start_s)).any()) else []
+    parts = [_recorded_rows(recorded)] if bool((~np.isnan(recorded.trace.start_s)).any()) else []
     parts += [_scheduled(recorded, name, outcomes, lists) for name, outcomes, lists in schedules]
     rows = {name: [part[name] for part in parts] for name in COLUMNS[1:]}
     made = {name: [value for row in zip(*columns, strict=True) for value in row] for name, columns in rows.items()}
@@ -41,7 +41,7 @@ def joined(parts: Sequence[Rows]) -> Rows:
     return {name: [value for part in parts for value in part[name]] for name in COLUMNS}
 
 
-def _recorded(recorded: RecordedTrace) -> Rows:
+def _recorded_rows(recorded: RecordedTrace) -> Rows:
     """The schedule of the trace. Of nodes it may tell the number only."""
     trace = recorded.trace
     times = {"start_s": trace.start_s, "end_s": trace.start_s + trace.duration_s}
@@ -85,7 +85,7 @@ def of_job(rows: Rows, job_id: int, source: str) -> list[dict[str, Any]]:
     return [{name: values[place] for name, values in rows.items()} for place in found]
 
 
-def check_name(path: Path) -> None:
+def check_schedule_name(path: Path) -> None:
     """Raises InputError for a name that `write_job_rows` would refuse."""
     if path.suffix not in (".csv", ".parquet"):
         raise InputError("must end in .csv or .parquet", source=str(path))
@@ -93,7 +93,7 @@ def check_name(path: Path) -> None:
 
 def write_job_rows(path: Path, rows: Rows) -> None:
     """Write them whole or not at all: parquet, or CSV. Raises InputError if the name or the file does not allow it."""
-    check_name(path)
+    check_schedule_name(path)
     draft = draft_of(path)
     try:
         if path.suffix == ".parquet":

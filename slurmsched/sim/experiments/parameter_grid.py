@@ -61,7 +61,7 @@ def names_axis(name: str, tree: GridTree, pairs: Iterable[str]) -> bool:
 def _points(tree: GridTree, pairs: Iterable[str], traces: Sequence[str]) -> Iterator[GridPoint]:
     chosen, parameters = _of_pairs(pairs)
     axes = {name: _listed(values) for name, values in {**tree, **chosen}.items()}
-    _known(axes, GRID_AXES, "axis of a sweep", "")
+    _check_known(axes, GRID_AXES, "axis of a sweep", "")
     axes["trace"] = [*traces, *axes.get("trace", ())]
     if not axes["trace"]:
         raise ConfigError("no trace; name one before the options, or as `trace` in the grid file", key="trace")
@@ -78,12 +78,12 @@ def _of_pairs(pairs: Iterable[str]) -> tuple[dict[str, list[Any]], dict[str, lis
         name, equals, text = pair.partition("=")
         if not equals or not name:
             raise ConfigError(f"{pair!r} is not AXIS=VALUE or policy.PARAMETER=VALUE")
-        axes.setdefault(name.strip(), []).append(_value(name.strip(), text))
+        axes.setdefault(name.strip(), []).append(_axis_value(name.strip(), text))
     parameters = [name for name in axes if name.startswith(f"{POLICY}.")]
     return axes, {name.removeprefix(f"{POLICY}."): axes.pop(name) for name in parameters}
 
 
-def _value(name: str, text: str) -> Any:
+def _axis_value(name: str, text: str) -> Any:
     """Of an axis that holds texts what looks like a number is one too: 0x8 is a cluster, not eight."""
     value = toml_value(text) if name != POLICY else text
     return text if name in TEXT_AXES and not isinstance(value, str | list) else value
@@ -99,7 +99,7 @@ def _policies(given: Iterable[Any], parameters: Mapping[str, list[Any]]) -> Iter
         own = {name: _listed(values) for name, values in table.items() if name != "name"}
         for text in _listed(table["name"]):
             known = _parameters(text)
-            _known(own, known, f"parameter of {text}", f"{POLICY}.")
+            _check_known(own, known, f"parameter of {text}", f"{POLICY}.")
             axes = own | {name: values for name, values in parameters.items() if name in known}
             used |= set(axes)
             for values in itertools.product(*axes.values()):
@@ -130,7 +130,7 @@ def _point(words: dict[str, Any]) -> GridPoint:
         raise ConfigError(f"{first['msg']}, got {first['input']!r}", key=str(first["loc"][0])) from None
 
 
-def _known(given: Iterable[str], known: Sequence[str], what: str, before: str) -> None:
+def _check_known(given: Iterable[str], known: Sequence[str], what: str, before: str) -> None:
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
@@ -165,7 +165,7 @@ def ranked_points(rows: Iterable[PointRow], by: str = "avg_jct_s") -> list[dict[
         raise InputError(f"no figure {by!r}; a sweep is ranked by {', '.join(RANKED_FIGURES)}")
     joined = [_mean(points) for points in _grouped(rows, FIGURE_TITLES)]
     for points in _grouped(joined, ("trace", "cluster", "model")):
-        _mark(points)
+        _mark_pareto(points)
     return [row for group in _grouped(joined, ("trace",)) for row in sorted(group, key=lambda row: _worth(row, by))]
 
 
@@ -183,7 +183,7 @@ def _mean(points: list[PointRow]) -> dict[str, Any]:
     return {name: points[0][name] for name in FIGURE_TITLES} | {"seeds": len(points)} | means | {"pareto": False}
 
 
-def _mark(points: list[dict[str, Any]]) -> None:
+def _mark_pareto(points: list[dict[str, Any]]) -> None:
     """Set `pareto`: one pass in order of JCT, since whoever comes later must preempt less than all before."""
     fewest = math.inf
     for equal in _grouped(sorted(points, key=lambda row: _worth(row, "avg_jct_s")), ("avg_jct_s",)):

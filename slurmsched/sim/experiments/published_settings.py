@@ -109,17 +109,17 @@ class PublishedSettings(IdealSettings):
 
     def restart_costs(self, gpus: Int64s) -> Floats:
         """Run time without progress at a restart of jobs with that many GPUs [s]. (J,)."""
-        return _at(gpus, self.restart_cost_by_gpus, self.restart_cost_s)
+        return _step_at(gpus, self.restart_cost_by_gpus, self.restart_cost_s)
 
     def event_costs(self, models: Labels, gpus: Int64s) -> Floats:
         """Progress that these jobs lose at an event [s]. models, gpus: (J,)."""
-        costs = _at(gpus, self.event_cost_s.get("", ()), 0.0)
+        costs = _step_at(gpus, self.event_cost_s.get("", ()), 0.0)
         for model in self.event_cost_s.keys() & set(models.names):
-            costs = np.where(models.isin([model]), _at(gpus, self.event_cost_s[model], 0.0), costs)
+            costs = np.where(models.isin([model]), _step_at(gpus, self.event_cost_s[model], 0.0), costs)
         return costs
 
 
-def _at(gpus: Int64s, steps: Steps, below: float) -> Floats:
+def _step_at(gpus: Int64s, steps: Steps, below: float) -> Floats:
     """The step of each number of GPUs, `below` under the first. (J,)."""
     least = np.array([step[0] for step in steps], np.int64)
     values = np.array([below, *(step[1] for step in steps)], np.float64)

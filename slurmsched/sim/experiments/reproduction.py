@@ -134,7 +134,7 @@ def published_table(name: str) -> PublishedTable:
     """A table by name. Raises InputError for an unknown one, naming those there are."""
     if name not in table_names():
         raise InputError(f"no published table called {name!r}; there are {', '.join(table_names())}")
-    return _parsed(name, tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8")))
+    return _parsed_table(name, tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8")))
 
 
 def published_tables(wanted: Sequence[str] = ()) -> Iterator[PublishedTable]:
@@ -142,7 +142,7 @@ def published_tables(wanted: Sequence[str] = ()) -> Iterator[PublishedTable]:
     yield from map(published_table, wanted or table_names())
 
 
-def _parsed(name: str, found: dict[str, Any]) -> PublishedTable:
+def _parsed_table(name: str, found: dict[str, Any]) -> PublishedTable:
     of_table = {key: found.pop(key) for key in ("title", "mean_tolerance_pct", "note") if key in found}
     rows = tuple(_row(name, {**found, **row}) for row in found.pop("rows"))
     return PublishedTable(name=name, source=found["source"], rows=_labelled(rows), **of_table)
@@ -150,8 +150,8 @@ def _parsed(name: str, found: dict[str, Any]) -> PublishedTable:
 
 def _labelled(rows: Sequence[PublishedRow]) -> tuple[PublishedRow, ...]:
     """The rows, with a label where claims of the same trace and cluster differ in their policies alone."""
-    claims = Counter(_place(row) for row in rows)
-    return tuple(replace(row, label=_policies(row)) if claims[_place(row)] > 1 else row for row in rows)
+    claims = Counter(_row_place(row) for row in rows)
+    return tuple(replace(row, label=_policies(row)) if claims[_row_place(row)] > 1 else row for row in rows)
 
 
 def _policies(row: PublishedRow) -> str:
@@ -161,7 +161,7 @@ def _policies(row: PublishedRow) -> str:
     return " against ".join(text.partition(":")[0] for text in (row.policy, row.against) if text)
 
 
-def _place(row: PublishedRow) -> tuple[str, str, bool]:
+def _row_place(row: PublishedRow) -> tuple[str, str, bool]:
     return row.trace, row.cluster, bool(row.absent)
 
 
@@ -310,7 +310,7 @@ def table_results(table: PublishedTable) -> Iterator[TableResult]:
         made.append(row_result(row))
         yield made[-1]
     if table.mean_tolerance_pct:
-        yield _mean(table, made)
+        yield _mean_row(table, made)
 
 
 def _compared(row: PublishedRow, ours: Mapping[str, float]) -> tuple[FigureComparison, ...]:
@@ -320,7 +320,7 @@ def _compared(row: PublishedRow, ours: Mapping[str, float]) -> tuple[FigureCompa
     )
 
 
-def _mean(table: PublishedTable, made: Sequence[TableResult]) -> TableResult:
+def _mean_row(table: PublishedTable, made: Sequence[TableResult]) -> TableResult:
     """The mean JCT over all rows, as one more row."""
     first = [each.comparisons[0] for each in made]
     theirs = fmean(each.theirs[0] for each in first)
@@ -355,7 +355,7 @@ def table_heading(table: PublishedTable) -> Iterator[str]:
 
 def table_settings(words: dict[str, object]) -> str:
     """Settings as NAME=VALUE, in one line; a table of numbers by its name alone."""
-    return ", ".join(f"{name}={_short(value)}" for name, value in words.items())
+    return ", ".join(f"{name}={_short_value(value)}" for name, value in words.items())
 
 
 def result_cells(result: TableResult) -> tuple[str, ...]:
@@ -429,5 +429,5 @@ def _furthest(others: Iterable[FigureComparison]) -> str:
     return f"{worst.figure} {_percent(worst)}"
 
 
-def _short(value: object) -> str:
+def _short_value(value: object) -> str:
     return "a table by model" if isinstance(value, dict) else str(value)

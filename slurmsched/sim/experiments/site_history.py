@@ -96,7 +96,7 @@ def site_proposal(
         trace, notes = pull_days(commands, days, Path(place) / "days")
         conf = Path(read_settings(commands).get("SLURM_CONF", "/etc/slurm/slurm.conf"))
         cluster = str(site_folder(commands, conf, Path(place) / "site"))
-        trace, left_out = fitting(trace, cluster)
+        trace, left_out = startable_now(trace, cluster)
         made = propose(trace, cluster, tiers, days, workers, on_progress)
     return replace(made, notes=(*made.notes, *notes, *left_out))
 
@@ -147,7 +147,7 @@ def _included(conf: Path) -> Iterator[str]:
     yield from (match[1] for line in lines if (match := INCLUDE.fullmatch(line.strip())))
 
 
-def fitting(trace: Trace, cluster: str) -> tuple[Trace, tuple[str, ...]]:
+def startable_now(trace: Trace, cluster: str) -> tuple[Trace, tuple[str, ...]]:
     """The jobs that the cluster as it is today could start, and how many were left out. Raises InputError if all."""
     layout = cluster_of(cluster, trace).layout
     known = {partition.name for partition in layout.partitions}
@@ -181,7 +181,7 @@ def propose(
     made = play_cases([trace], every, workers, on_progress)
     if len(made) < len(every) or not all(each.complete for each in made):
         raise InputError("the comparison was interrupted; nothing is proposed")
-    slurm, *others, preempting = _judged(trace, made)
+    slurm, *others, preempting = _judged_schedules(trace, made)
     return HistoryProposal(choose(others), tuple(others), preempting, slurm.mean_wait_h, days, len(trace),
                            tuple(_trust(recorded, made)))  # fmt: skip
 
@@ -195,6 +195,6 @@ def _trust(recorded: RecordedTrace, made: Sequence[PlayedCase]) -> Iterator[str]
     yield f"{assumptions_text(compared.assumptions)}."
 
 
-def _judged(trace: Trace, made: Sequence[PlayedCase]) -> list[Judged]:
+def _judged_schedules(trace: Trace, made: Sequence[PlayedCase]) -> list[Judged]:
     tenants, first = JobTenants.find(trace), made[0].outcomes
     return [judged(each.title, trace, tenants, each.outcomes, first) for each in made]

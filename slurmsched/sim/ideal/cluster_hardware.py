@@ -81,7 +81,7 @@ def _sources(path: Path) -> TopologyFacts:
 
     tree: Mapping[str, Any] = read_toml(path)
     settings = parse_config({KEY: tree.get(KEY, {})}, source=str(path)).topology
-    own, others = _split(settings, path.parent)
+    own, others = _split_settings(settings, path.parent)
     warnings: list[str] = []
     read = read_classes(others, Site(), warnings)
     if warnings:
@@ -90,7 +90,7 @@ def _sources(path: Path) -> TopologyFacts:
     return TopologyFacts((*own, *read), fabric)
 
 
-def _split(settings: TopologyConfig, folder: Path) -> tuple[list[NodeClass], TopologyConfig]:
+def _split_settings(settings: TopologyConfig, folder: Path) -> tuple[list[NodeClass], TopologyConfig]:
     """Classes of known machines, and the settings of what is in files, whose paths begin at the folder."""
     known = machines()
     mine = [one for one in settings.classes if str(one.file) in known]

@@ -17,8 +17,8 @@ from slurmsched.model.columns import NAN, Floats
 from slurmsched.model.job_outcomes import JobOutcomes, RunLog, UsageHistory
 from slurmsched.model.plan import Assignments
 from slurmsched.model.trace import Trace
-from slurmsched.sim.cluster_layout import no_even_parts, too_large
-from slurmsched.sim.ideal.ideal_plan import ASK, NOBODY, UNTIL_ANY_EVENT, IdealPlan, StandingQueue, queue_of
+from slurmsched.sim.cluster_layout import no_even_parts, oversized_jobs
+from slurmsched.sim.ideal.ideal_plan import ASK, NOBODY, UNTIL_ANY_EVENT, IdealPlan, StandingQueue, queue_left
 from slurmsched.sim.ideal.ideal_settings import IdealSettings
 from slurmsched.sim.ideal.ideal_snapshot import HeldGpus, JobArrays, NodeArrays, snapshot
 
@@ -387,7 +387,7 @@ class IdealCluster:
         self._look_s = self.model.takes_effect_s(plan.next_look_s, self._now_s)
         self._enough = 0 if validity.preempts and not self._pile else validity.free_gpus  # jobs may move to better GPUs
         heeded = self._pile and not self.model.round_s
-        self._queue = queue_of(validity, self._seen, self.gpus) if heeded else None
+        self._queue = queue_left(validity, self._seen, self.gpus) if heeded else None
         self._open = heeded and validity.all_run and validity.queue is None
 
     def _refuse_impossible(self) -> None:
@@ -397,7 +397,7 @@ class IdealCluster:
         have, most = int(self.capacity.sum()), max(never, default=0)
         if most > have:
             rows = np.isin(self.gpus, never) & (self.gpus > have)
-            raise too_large(self.job_id[rows], self.gpus[rows], have)
+            raise oversized_jobs(self.job_id[rows], self.gpus[rows], have)
         if most:
             raise no_even_parts(int(self.job_id[self.gpus == most].min()), most, self.capacity)
 

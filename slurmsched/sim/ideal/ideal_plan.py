@@ -127,7 +127,7 @@ class AnyJob:
         return rows, gpus[rows], validity.needs.copy()
 
 
-def queue_of(validity: Validity, seen: Int64s, gpus: Int64s) -> StandingQueue | None:
+def queue_left(validity: Validity, seen: Int64s, gpus: Int64s) -> StandingQueue | None:
     """The queue that a plan leaves, None if it leaves none. seen: (N,) rows of the cluster that the plan's rows are.
 
     gpus: (J,) GPUs of each row of the cluster.

@@ -35,7 +35,7 @@ _SPECS = {kind: {spec.name: spec.metadata for spec in fields(kind)} for kind in 
 
 
 @lru_cache(maxsize=1_024)
-def _same(kind: type[Any], name: str, rows: int) -> Any:
+def _constant_column(kind: type[Any], name: str, rows: int) -> Any:
     """A column that holds the same in every row."""
     dtype, value = _SPECS[kind][name]["dtype"], _EVERY.get(name, _SPECS[kind][name]["default"])
     return Labels.constant(value, rows) if dtype is Labels else made_read_only(np.full(rows, value, dtype))
@@ -43,7 +43,7 @@ def _same(kind: type[Any], name: str, rows: int) -> Any:
 
 def _constant(kind: type[Any], name: str, rows: int) -> Any:
     """A column that holds the same in every row, cut from a longer one that many tables share."""
-    column: Any = _same(kind, name, 1 << rows.bit_length())  # type: ignore[arg-type]  # types can be hashed
+    column: Any = _constant_column(kind, name, 1 << rows.bit_length())  # type: ignore[arg-type]  # types can be hashed
     return Labels(column.codes[:rows], column.names if rows else ()) if isinstance(column, Labels) else column[:rows]
 
 
@@ -185,7 +185,7 @@ def _allocations(holder: Int64s, held: Int32s, shares: HeldGpus | None, stage: N
 
 def _on_first(holders: int, stage: NodeArrays) -> Labels:
     """A column of nodes for that many holders, all on the first."""
-    zeros = _same(Allocations, "node", 1 << holders.bit_length()).codes
+    zeros = _constant_column(Allocations, "node", 1 << holders.bit_length()).codes
     return Labels(zeros[:holders], stage.nodes.name.names)
 
 

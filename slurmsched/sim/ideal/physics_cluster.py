@@ -454,9 +454,9 @@ def _partitioned(stage: NodeArrays, trace: Trace, physics: Physics) -> tuple[Nod
         return stage, Labels.constant(PARTITION, len(order))
     nodes, type_of = stage.nodes, [only_type(text) for text in stage.nodes.gpu_types]
     models, sizes = trace.model.take(order), trace.gpus[order].tolist()
-    asked = [",".join(sorted(map(_named, physics.runs_on(model, gpus, set(type_of))))) for model, gpus in
+    asked = [",".join(sorted(map(_partition_of_type, physics.runs_on(model, gpus, set(type_of))))) for model, gpus in
              zip(models, sizes, strict=True)]  # fmt: skip
-    names = Labels.of([_named(each) for each in type_of])
+    names = Labels.of([_partition_of_type(each) for each in type_of])
     for job, gpus, wanted in zip(trace.job_id[order].tolist(), sizes, asked, strict=True):
         if (have := int(nodes.gpus[names.isin(wanted.split(","))].sum())) < gpus:
             raise InputError(
@@ -467,6 +467,6 @@ def _partitioned(stage: NodeArrays, trace: Trace, physics: Physics) -> tuple[Nod
     return replace(stage, nodes=nodes.with_columns(partitions=names), partitions=partitions), Labels.of(asked)
 
 
-def _named(type_: str) -> str:
+def _partition_of_type(type_: str) -> str:
     """The partition of a GPU type."""
     return type_ or PARTITION

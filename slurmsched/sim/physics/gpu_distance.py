@@ -61,7 +61,7 @@ def levels(snapshot: Snapshot, held: Assignments) -> Int64s:
 def nearest_levels(snapshot: Snapshot, rows: Int64s) -> Int64s:
     """The nearest Level that that many GPUs as each job asks for could be on, were the cluster empty. (R,) int64."""
     topology, sizes = snapshot.topology, snapshot.nodes.gpus.astype(np.int64).tobytes()
-    return np.array([_nearest(topology, sizes, gpus) for gpus in snapshot.jobs.gpus[rows].tolist()], np.int64)
+    return np.array([_least_distance(topology, sizes, gpus) for gpus in snapshot.jobs.gpus[rows].tolist()], np.int64)
 
 
 def class_at(topology: SiteTopology, node: int) -> GpuTopology | None:
@@ -92,7 +92,7 @@ def _level(topology: SiteTopology, nodes: list[int], masks: list[int]) -> GpuDis
 
 
 @lru_cache(maxsize=4_096)
-def _nearest(topology: SiteTopology, sizes: bytes, gpus: int) -> GpuDistance:
+def _least_distance(topology: SiteTopology, sizes: bytes, gpus: int) -> GpuDistance:
     """sizes: GPUs of each node, int64."""
     of_node = np.frombuffer(sizes, np.int64)
     large = np.flatnonzero(of_node >= gpus).tolist()

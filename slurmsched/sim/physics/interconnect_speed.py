@@ -93,7 +93,7 @@ class RingBandwidthSpeed(ChangeCosts):
         """See protocols.Physics."""
         topology, sizes = snapshot.topology, snapshot.nodes.gpus.astype(np.int64).tobytes()
         gpus = snapshot.jobs.gpus[held.rows].tolist()
-        best = np.array([_best(topology, sizes, count) for count in gpus])
+        best = np.array([_best_bandwidth(topology, sizes, count) for count in gpus])
         got = np.array([self._got(topology, place, count) for place, count in zip(places(held), gpus, strict=True)])
         known = (best > UNKNOWN) & (got > UNKNOWN) & topology_sensitive(snapshot, held.rows, self.insensitive)
         ratio = np.divide(best, got, out=np.ones(len(got)), where=known)
@@ -113,7 +113,7 @@ def _of_set(topology: GpuTopology, mask: int) -> float:
 
 
 @lru_cache(maxsize=4_096)
-def _best(topology: SiteTopology, sizes: bytes, gpus: int) -> float:
+def _best_bandwidth(topology: SiteTopology, sizes: bytes, gpus: int) -> float:
     """Bandwidth of the best set of that many GPUs of one node, were all free [GB/s]; UNKNOWN if none has that many, or
     if one of unknown wiring has. sizes: GPUs of each node, int64."""
     large = np.flatnonzero(np.frombuffer(sizes, np.int64) >= gpus).tolist()

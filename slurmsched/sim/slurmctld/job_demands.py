@@ -17,7 +17,7 @@ from slurmsched.model.columns import INF, Bools, Floats, Int64s, Labels, Table, 
 from slurmsched.model.hostlists import expand_or_none
 from slurmsched.model.trace import Trace
 from slurmsched.placements.gang_walk import equal_parts
-from slurmsched.sim.cluster_layout import DEFAULT_PARTITION, ClusterLayout, no_partition_fits, too_large
+from slurmsched.sim.cluster_layout import DEFAULT_PARTITION, ClusterLayout, no_partition_fits, oversized_jobs
 from slurmsched.sim.slurmctld.slurmctld_settings import SlurmctldSettings
 
 # A recorded Eligible this soon after Submit is when slurmctld first looked at the job, as at every array: it may start.
@@ -227,7 +227,7 @@ class JobDemands:
         usable, choices, choice_part = _by_partition(usable, pool, area, _partition_sets(requests.partition, layout),
                                                      members)  # fmt: skip
         fewest = layout.of_partitions("min_nodes")[part]
-        nodes, need, last = _shares(trace.gpus, requests, layout, kinds, kind, fewest)
+        nodes, need, last = _node_shares(trace.gpus, requests, layout, kinds, kind, fewest)
         need, last = (_with_caps(each, layout, part) for each in (need, last))
         count = np.array([len(names) for names in pins], np.int64)[node_list.codes] if len(trace) else nodes
         factors = _factors(trace.gpus, requests, layout, model, part, nodes)
@@ -273,7 +273,7 @@ class JobDemands:
                 int(trace.job_id[row]), int(trace.gpus[row]), int(self.nodes[row]), self.need[row], types[row]
             )
         like = large[(self.pool[large] == self.pool[row]) & (types.codes[large] == types.codes[row])]
-        raise too_large(trace.job_id[like], trace.gpus[like], int(room[row]), types[row])
+        raise oversized_jobs(trace.job_id[like], trace.gpus[like], int(room[row]), types[row])
 
 
 def _partition_sets(asked: Labels, layout: ClusterLayout) -> list[list[int]]:
@@ -334,7 +334,7 @@ def _kinds(
 
 
 # Over 30 lines: each line needs the one before; parts would pass all arrays on.
-def _shares(
+def _node_shares(
     gpus: Int64s, requests: SubmittedRequests, layout: ClusterLayout, kinds: list[Bools], kind: Int64s, fewest: Floats
 ) -> tuple[Int64s, Int64s, Int64s]:
     """Nodes, and what each and the last one give: see part_of; a job that tells no nodes asks for none.
@@ -355,13 +355,13 @@ def _shares(
     asked = equal_parts(
         gpus, asked, kind, np.array(kinds).reshape(len(kinds), len(layout.nodes)), layout.column("gpus")
     )
-    part = np.minimum(gpus, _parts(gpus, asked, size))
+    part = np.minimum(gpus, _parts_of(gpus, asked, size))
     nodes = np.where(part * (nodes - 1) > gpus, -(-gpus // np.maximum(part, 1)), nodes)
     rest = (gpus - part * (nodes - 1)).astype(np.int64)
     memory = np.ceil(requests.memory_mib / nodes)
 
     cpus_asked = -(-requests.cpus // nodes)
-    alone, whole_cpus = _alone(requests, layout, kinds, kind, part, cpus_asked)
+    alone, whole_cpus = _exclusive_jobs(requests, layout, kinds, kind, part, cpus_asked)
 
     def share(of_gpus: Int64s) -> Int64s:
         cpus = np.where(requests.cpus > 0, cpus_asked, of_gpus * cpus_per_gpu)
@@ -377,7 +377,7 @@ def _with_caps(need: Int64s, layout: ClusterLayout, part: Int64s) -> Int64s:
     return np.column_stack([need, *(np.where(part == row, np.minimum(need[:, 1], cap), 0) for row, cap in most)])
 
 
-def _alone(
+def _exclusive_jobs(
     requests: SubmittedRequests, layout: ClusterLayout, kinds: list[Bools], kind: Int64s, gpus: Int64s, asked: Int64s
 ) -> tuple[Bools, Int64s]:
     """Which jobs have their nodes to themselves, and the CPUs of the smallest node that holds them. If none does, those
@@ -397,7 +397,7 @@ def _alone(
     return alone, found
 
 
-def _parts(gpus: Int64s, nodes: Int64s, size: Int64s) -> Int64s:
+def _parts_of(gpus: Int64s, nodes: Int64s, size: Int64s) -> Int64s:
     """part_of, for each job. (J,)."""
     kinds, place = np.unique(np.stack([gpus, nodes, size]), axis=1, return_inverse=True)
     parts = [part_of(*kind) for kind in kinds.T.tolist()]

@@ -71,7 +71,7 @@ def selected(recorded: RecordedTrace, wanted: Selection) -> Selected:
     if not len(inside):
         span = f"{clock_text(kept.trace.submit_s.min(), kept)} to {clock_text(kept.trace.submit_s.max(), kept)}"
         raise InputError(f"no job remains: these were submitted {span}; a wider --since or --until is needed")
-    counted, count_note = _counted(replace(warm, trace=inside), wanted, begin_s)
+    counted, count_note = _counted_jobs(replace(warm, trace=inside), wanted, begin_s)
     return Selected(
         replace(warm, trace=inside.with_columns(counted=counted)), begin_s, (*notes, *start_note, count_note)
     )
@@ -198,7 +198,7 @@ def _warmed(trace: Trace, runs: Int64s, waits: Int64s, begin_s: float) -> Trace:
     return trace.with_columns(**columns, eligible_s=eligible_s, running=running)
 
 
-def _counted(recorded: RecordedTrace, wanted: Selection, begin_s: float) -> tuple[Bools, str]:
+def _counted_jobs(recorded: RecordedTrace, wanted: Selection, begin_s: float) -> tuple[Bools, str]:
     """Which jobs count, and in words."""
     trace = recorded.trace
     end_s = float(trace.submit_s.max())

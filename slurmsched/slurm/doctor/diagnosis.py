@@ -17,12 +17,12 @@ from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.doctor import CheckResult
 from slurmsched.slurm.doctor.settings_checks import check_settings
 from slurmsched.slurm.doctor.site_checks import (
-    check_clock,
+    check_clock_offset,
     check_files,
     check_queue,
     check_rights,
+    gres_conf_text,
     probe_job,
-    read_gres_conf,
     read_job_submit,
     read_qos_thresholds,
     service_user,
@@ -46,7 +46,12 @@ def diagnose(config: Config, *, probe: bool = False, path: Path | None = None) -
     """
     commands = open_commands(config.slurm)
     user = service_user(config)
-    found = (_plugins(config), *_of_slurm(config, commands), *_of_queue(config), check_clock(commands, time.time()))
+    found = (
+        _plugins(config),
+        *_of_slurm(config, commands),
+        *_of_queue(config),
+        check_clock_offset(commands, time.time()),
+    )
     found = (*found, _operations(config, commands))
     if own_name() not in ("root", user):
         found = tuple(_for_onlooker(finding, user) for finding in found)
@@ -77,7 +82,7 @@ def _of_slurm(config: Config, commands: Commands) -> tuple[CheckResult, ...]:
         preemption=config.preemption.enabled,
         node_lists=config.placement.places,
         shares=config.lever.share,
-        gres_conf=read_gres_conf(site),
+        gres_conf=gres_conf_text(site),
         qos_thresholds=read_qos_thresholds(commands, site),
         job_submit=read_job_submit(site),
     )

@@ -65,7 +65,7 @@ def probe_job(commands: Commands, options: Sequence[str] = ()) -> tuple[CheckRes
     return (*steps, done)
 
 
-def read_gres_conf(site: Site) -> str | None:
+def gres_conf_text(site: Site) -> str | None:
     """Text of gres.conf beside slurm.conf; None if it cannot be read on this host."""
     conf = site.settings.get("SLURM_CONF", "")
     try:
@@ -112,7 +112,7 @@ def _steps(commands: Commands, job_id: str) -> Iterator[CheckResult]:
         return lambda: commands.run("scontrol", "update", f"JobId={job_id}", word)
 
     def shown(code: str, wanted: str) -> Callable[[], str]:
-        return lambda: _same(commands.run("squeue", "-h", "-j", job_id, "-o", code).strip(), wanted)
+        return lambda: _check_same(commands.run("squeue", "-h", "-j", job_id, "-o", code).strip(), wanted)
 
     levers = "Jobs are ordered by their nice or site factor; a negative nice needs Operator."
     notes = "Messages for users are put into the comment of their job."
@@ -124,7 +124,7 @@ def _steps(commands: Commands, job_id: str) -> Iterator[CheckResult]:
     yield _attempt("probe: comment cleared", notes, update("Comment="))
 
 
-def _same(found: str, wanted: str) -> str:
+def _check_same(found: str, wanted: str) -> str:
     if found != wanted:
         raise SlurmError(f"squeue shows {found!r}, {wanted!r} was written: a job_submit plug-in may change it")
     return found
@@ -167,7 +167,7 @@ def check_queue(config: Config, snapshot: Snapshot) -> tuple[CheckResult, ...]:
     )
 
 
-def check_clock(commands: Commands, own_s: float) -> CheckResult:
+def check_clock_offset(commands: Commands, own_s: float) -> CheckResult:
     """Compares slurmctld's clock with ours. own_s: our clock [Unix s]."""
     why = "Attained service of running jobs is our time minus slurmctld's start times."
     try:

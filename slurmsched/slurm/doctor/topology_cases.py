@@ -202,7 +202,7 @@ def remedies(forms: Sequence[SelectionQuality]) -> Iterator[str]:
         yield "--gpus=N is worse than --gpus-per-node=N: job_submit.lua can make it that (`compile` prints the lines)"
 
 
-def checked(case: TopologyCase, node: SlurmNode | None = None, order: Any = None) -> list[SelectionQuality]:
+def check_requests(case: TopologyCase, node: SlurmNode | None = None, order: Any = None) -> list[SelectionQuality]:
     """Each form of request, by the file as it is or with other Links and order."""
     node, each = node or case.node, case.cores_per_gpu
     free = [rate_selection(node, case.ranks, form, case.version, states_of(node, case.ranks, form, each), order)

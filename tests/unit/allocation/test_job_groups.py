@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurmsched.allocation.job_groups import MOST_KINDS, JobGroup, Members, candidates, grouped, matched_kinds
+from slurmsched.allocation.job_groups import MOST_KINDS, JobGroup, Members, candidates, matched_groups, matched_kinds
 
 
 def best(have: list[int], weight: np.ndarray) -> float:
@@ -66,13 +66,13 @@ def differ(members: Members) -> float:
 
 def test_grouped__stops_when_all_fit() -> None:
     """Four jobs on three GPUs: the most urgent two that differ become one group; on four they stay alone."""
-    made = grouped({1: units("a", "a", "b", "b")}, 3, differ, 4)
+    made = matched_groups({1: units("a", "a", "b", "b")}, 3, differ, 4)
     assert sorted(group.rows for group in made) == [(0, 2), (1,), (3,)]
-    assert len(grouped({1: units("a", "a", "b", "b")}, 4, differ, 4)) == 4
+    assert len(matched_groups({1: units("a", "a", "b", "b")}, 4, differ, 4)) == 4
 
 
 def test_grouped__pairs_of_pairs_become_four() -> None:
     """One GPU: two rounds."""
-    assert [group.rows for group in grouped({1: units(*"abcd")}, 1, differ, 4)] == [(0, 1, 2, 3)]
-    assert sorted(len(group.rows) for group in grouped({1: units(*"abcd")}, 1, differ, 2)) == [2, 2]
-    assert len(grouped({1: units(*"aaaa")}, 1, differ, 4)) == 4
+    assert [group.rows for group in matched_groups({1: units(*"abcd")}, 1, differ, 4)] == [(0, 1, 2, 3)]
+    assert sorted(len(group.rows) for group in matched_groups({1: units(*"abcd")}, 1, differ, 2)) == [2, 2]
+    assert len(matched_groups({1: units(*"aaaa")}, 1, differ, 4)) == 4

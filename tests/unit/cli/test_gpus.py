@@ -28,7 +28,7 @@ def cluster(monkeypatch):
     )
     monkeypatch.setattr(advice_input, "read_typical_run_times", lambda *_: {})
     monkeypatch.setattr(advice_input, "rate_gpu_picks", lambda *_: {})
-    monkeypatch.setattr(advice_input, "read_gres_conf", lambda *_: "Name=gpu Count=8")
+    monkeypatch.setattr(advice_input, "gres_conf_text", lambda *_: "Name=gpu Count=8")
     return found
 
 

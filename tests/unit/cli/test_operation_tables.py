@@ -6,7 +6,7 @@ import pytest
 
 from slurmsched.cli import operation_tables
 from slurmsched.model import AskSize, Operation, Purpose, Requeue, SetAdminComment, SetGpuRequest, SetNodeList, Victim
-from slurmsched.observe.queue_rows import operation_rows
+from slurmsched.observe.queue_rows import operation_records
 
 KEY = (7, 1.0, "why", "pin-7")
 
@@ -59,5 +59,5 @@ def test_print_operations__tells_what_each_victim_loses_and_by_what_that_is_know
         "  victim 8 loses about 120 s of work on 4 GPUs, a restart by its hint",
         "  victim 9 loses about 0 s of work on 0 GPUs",
     ]
-    told = [(each["lost_gpu_s"], each["cost_by"]) for each in operation_rows([operation])[0]["victims"]]
+    told = [(each["lost_gpu_s"], each["cost_by"]) for each in operation_records([operation])[0]["victims"]]
     assert told == [(480.0, "its hint"), (0.0, None)]

@@ -21,7 +21,7 @@ def test_list__survives_a_broken_plugin(run, monkeypatch):
     from importlib.metadata import EntryPoint
 
     broken = {"mine": EntryPoint("mine", "no_such_package:Mine", "slurmsched.policies")}
-    monkeypatch.setattr(registry, "_found", lambda kind: broken if kind == "policies" else {})
+    monkeypatch.setattr(registry, "_entry_points_by_name", lambda kind: broken if kind == "policies" else {})
     (row,) = json.loads(run("policy", "list", "--json").out)["plugins"]
     assert row["summary"].startswith("broken: ")
     assert "no_such_package" in row["summary"]

@@ -10,7 +10,7 @@ import pytest
 
 from slurmsched import __version__
 from slurmsched.config_file import load_config
-from slurmsched.daemon.lock import exclusive, work_of_config
+from slurmsched.daemon.lock import exclusive_lock, work_of_config
 from slurmsched.db.leader_lease import LeaseHolder
 from slurmsched.db.ledger_store import open_store
 from slurmsched.model import Jobs, JobState, Outcome, Plan, Receipt, SetNice
@@ -36,7 +36,7 @@ def test_status__is_one_screen(run, fakes):
 def test_status__names_the_holder_and_the_stop_file(run, fakes, site):
     """Who works on the cluster, and that writing is paused."""
     (site.parent / "stop").touch()
-    with exclusive(site.parent / "lock"):
+    with exclusive_lock(site.parent / "lock"):
         told = run("status").out
     assert "paused by the stop file" in told
     assert "at work  pid " in told
@@ -56,7 +56,7 @@ def test_status__tells_what_the_holder_does(run, fakes, site, monkeypatch, comma
     """Its command line counts, which it signed the lock with; without an option the configured mode."""
     site.write_text(site.read_text().replace('mode = "dry-run"', f'mode = "{mode}"'))
     monkeypatch.setattr(sys, "argv", ["slurmsched", *command.split()])
-    with exclusive(site.parent / "lock"):
+    with exclusive_lock(site.parent / "lock"):
         told, text = json.loads(run("status", "--json").out), run("status").out
     assert (told["mode"], told["writing"]) == (mode, writing)
     assert text.splitlines()[0] == f"mode     {line}; policy discretized-las, lever nice"
@@ -68,7 +68,7 @@ def test_status__believes_what_the_holder_publishes(run, fakes, site, monkeypatc
     """Not its command line: its mode may come from its environment, or from before a reload that was refused."""
     monkeypatch.setattr(sys, "argv", ["slurmsched", "daemon", *([] if apply else ["--apply"])])
     tree = load_config(site)
-    with exclusive(site.parent / "lock") as publish:
+    with exclusive_lock(site.parent / "lock") as publish:
         publish(replace(work_of_config(tree, apply=apply), since_s=fakes[0].snapshot.now_s - 300))
         told, text = json.loads(run("status", "--json").out), run("status").out
         publish(

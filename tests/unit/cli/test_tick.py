@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from slurmsched.config_file import load_config
-from slurmsched.daemon.lock import exclusive
+from slurmsched.daemon.lock import exclusive_lock
 from slurmsched.db.ledger_store import open_store
 from slurmsched.errors import NotLeadingError, SlurmUnreachableError
 
@@ -72,7 +72,7 @@ def test_tick__is_silent_about_jobs_that_changed_meanwhile(run, fakes):
 def test_tick__locked_is_exit_code_5(run, fakes, site, age_s, options, told):
     """A second slurmsched leaves at once. Cron hears of it when the lock is held for long: a slow cycle is nothing."""
     lock = site.parent / "lock"
-    with exclusive(lock):
+    with exclusive_lock(lock):
         os.utime(lock, (time.time() - age_s,) * 2)
         answer = run("tick", *options)
     assert answer.code == 5

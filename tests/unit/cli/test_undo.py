@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from slurmsched.daemon.lock import exclusive
+from slurmsched.daemon.lock import exclusive_lock
 from slurmsched.db.override_log import OverrideLog
 from slurmsched.model import SetNice, SetSiteFactor
 from slurmsched.slurm import open_cluster as opening
@@ -47,7 +47,7 @@ def test_undo__shows_only_unless_applied(run, written):
 
 def test_undo__a_look_needs_no_lock(run, written, site):
     """What would be restored can be seen while the daemon works; to restore it the daemon must end first."""
-    with exclusive(site.parent / "lock"):
+    with exclusive_lock(site.parent / "lock"):
         assert "2 levers to restore; --apply does it" in run("undo").out
         assert run("undo", "--apply", "--yes").code == 5
     assert written.sent == []

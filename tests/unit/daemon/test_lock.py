@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from slurmsched.config_file import digest, parse_config
-from slurmsched.daemon.lock import exclusive, holder, lock_holder_work, work_of_config
+from slurmsched.daemon.lock import exclusive_lock, holder, lock_holder_work, work_of_config
 from slurmsched.errors import LedgerError, LockedError, RightsError
 from slurmsched.paths import owner
 
@@ -37,7 +37,7 @@ def other(path: Path) -> subprocess.Popen[str]:
 def test_exclusive__names_the_holder(path):
     """Who comes second is told the pid, host and command of the first."""
     with other(path) as first:
-        with pytest.raises(LockedError, match="let it end") as caught, exclusive(path):
+        with pytest.raises(LockedError, match="let it end") as caught, exclusive_lock(path):
             pass
         first.kill()
     assert caught.value.holder.startswith(f"pid {first.pid} on {os.uname().nodename}: -c ")
@@ -49,15 +49,15 @@ def test_exclusive__is_free_after_kill_9(path):
         first.send_signal(signal.SIGKILL)
         first.wait()
     assert str(first.pid) in path.read_text()
-    with exclusive(path):
+    with exclusive_lock(path):
         assert path.read_text().startswith(f"pid {os.getpid()} ")
 
 
 def test_exclusive__is_free_after_the_body(path):
     """Also when the body raises; nothing of the holder stays written after a clean end."""
-    with pytest.raises(ZeroDivisionError), exclusive(path):
+    with pytest.raises(ZeroDivisionError), exclusive_lock(path):
         1 / 0  # noqa: B018
-    with exclusive(path):
+    with exclusive_lock(path):
         pass
     assert path.read_text() == ""
 
@@ -65,7 +65,7 @@ def test_exclusive__is_free_after_the_body(path):
 def test_holder__tells_who_and_does_not_disturb(path):
     """Asking takes nothing from anybody."""
     assert holder(path) == ""
-    with exclusive(path):
+    with exclusive_lock(path):
         assert holder(path).startswith(f"pid {os.getpid()} ")
     assert holder(path) == ""
 
@@ -74,7 +74,7 @@ def test_exclusive__folder_that_cannot_be_made_raises(tmp_path):
     """A path under a file: LedgerError that names it."""
     (tmp_path / "file").write_text("")
     path = tmp_path / "file" / "lock"
-    with pytest.raises(LedgerError, match=r"file/lock: the lock cannot be opened"), exclusive(path):
+    with pytest.raises(LedgerError, match=r"file/lock: the lock cannot be opened"), exclusive_lock(path):
         pass
 
 
@@ -86,7 +86,7 @@ def test_exclusive__without_permission_names_whom_to_run_it_as(tmp_path, monkeyp
 
     monkeypatch.setattr(os, "open", denied)
     advice = f"Permission denied; run it as {owner(tmp_path)}, who owns {tmp_path}, or see ledger.lock"
-    with pytest.raises(LedgerError, match=advice), exclusive(tmp_path / "lock"):
+    with pytest.raises(LedgerError, match=advice), exclusive_lock(tmp_path / "lock"):
         pytest.fail("not reached")
 
 
@@ -98,7 +98,7 @@ def test_exclusive__that_cannot_be_signed_is_a_ledger_error(path, monkeypatch):
 
     monkeypatch.setattr(os, "pwrite", full)
     said = "lock cannot be signed: No space left on device; free some space"
-    with pytest.raises(LedgerError, match=said), exclusive(path):
+    with pytest.raises(LedgerError, match=said), exclusive_lock(path):
         pytest.fail("not reached")
 
 
@@ -109,7 +109,7 @@ def test_exclusive__on_a_disk_mounted_to_be_read_only_says_so(tmp_path, monkeypa
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(os, "open", refused)
-    with pytest.raises(LedgerError, match="mount it so that it can be written"), exclusive(tmp_path / "lock"):
+    with pytest.raises(LedgerError, match="mount it so that it can be written"), exclusive_lock(tmp_path / "lock"):
         pytest.fail("not reached")
 
 
@@ -117,7 +117,10 @@ def test_exclusive__root_makes_no_files_in_a_folder_of_somebody_else(tmp_path, m
     """The daemon could not open them afterwards: root is told as whom to run it, and nothing is made."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(Path, "stat", lambda *_, **__: SimpleNamespace(st_uid=4242))
-    with pytest.raises(RightsError, match="run it as 4242: runuser -u 4242 -- slurmsched"), exclusive(tmp_path / "l"):
+    with (
+        pytest.raises(RightsError, match="run it as 4242: runuser -u 4242 -- slurmsched"),
+        exclusive_lock(tmp_path / "l"),
+    ):
         pytest.fail("not reached")
     monkeypatch.undo()
     assert list(tmp_path.iterdir()) == []
@@ -128,7 +131,7 @@ def test_exclusive__publishes_what_its_holder_does(path):
     another version, tells nothing."""
     tree = parse_config({"scope": {"partitions": ["gpu"]}})
     assert lock_holder_work(path) is None
-    with exclusive(path) as publish:
+    with exclusive_lock(path) as publish:
         assert lock_holder_work(path) is None
         os.utime(path, (1_000, 1_000))
         publish(work_of_config(tree, apply=True, refused="policy: unknown\nname"))

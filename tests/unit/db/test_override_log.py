@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmsched.db.journal_file import LineFile
-from slurmsched.db.override_log import OverrideLog, by_job
+from slurmsched.db.override_log import OverrideLog, records_by_job
 from slurmsched.errors import LedgerError
 from slurmsched.logs import Log
 from slurmsched.model import Outcome, Override, SetNice, SetSiteFactor
@@ -242,14 +242,14 @@ def test_by_job__joins_the_submit_times_of_a_requeued_job(journal):
     journal.intend("a", [nice(7, -500, base=3)])
     journal.intend("b", [nice(7, -900, base=4, submit_s=200.0)])
     expected = {7: Override(7, 200.0, "nice", 4, -900, values=(-500, -900))}
-    assert by_job(journal.priorities(), "nice") == expected
+    assert records_by_job(journal.priorities(), "nice") == expected
 
 
 def test_by_job__keeps_levers_apart(journal):
     """A site that changed from one lever to the other has both to undo."""
     journal.intend("a", [nice(7, -500), SetSiteFactor(7, 100.0, "", 0, 900, 0)])
-    assert by_job(journal.priorities(), "nice")[7].values == (-500,)
-    assert by_job(journal.priorities(), "site_factor")[7].values == (900,)
+    assert records_by_job(journal.priorities(), "nice")[7].values == (-500,)
+    assert records_by_job(journal.priorities(), "site_factor")[7].values == (900,)
 
 
 LIST = Override(7, 0.0, "node_list", "n[1-4]", "n1", values=("n1",), since_s=900.0)

@@ -9,7 +9,7 @@ import pytest
 
 from slurmsched.errors import ConfigError, InputError
 from slurmsched.estimators.profiled_goodput import ProfiledGoodput
-from slurmsched.estimators.training_profiles import TrainingProfile, packed, training_profiles
+from slurmsched.estimators.training_profiles import TrainingProfile, packed_gpus, training_profiles
 from slurmsched.testing import snapshot
 
 # two epochs; a step takes 1 s whatever the batch, and exchanges gradients for 0.2 s of it on more GPUs than one
@@ -61,7 +61,7 @@ def test_epoch__changes_at_its_end() -> None:
 
 def test_packed__least_node_first() -> None:
     """As the profiles name placements."""
-    assert [packed(gpus) for gpus in (1, 4, 6, 8)] == [(1,), (4,), (2, 4), (4, 4)]
+    assert [packed_gpus(gpus) for gpus in (1, 4, 6, 8)] == [(1,), (4,), (2, 4), (4, 4)]
 
 
 def test_shipped_profiles__are_six_models_that_gain_from_gpus() -> None:
@@ -70,7 +70,7 @@ def test_shipped_profiles__are_six_models_that_gain_from_gpus() -> None:
     known = training_profiles("pollux")
     assert sorted(known) == ["bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3"]
     for profile in known.values():
-        mean = [profile.rates(packed(gpus)).mean() for gpus in range(1, 5)]
+        mean = [profile.rates(packed_gpus(gpus)).mean() for gpus in range(1, 5)]
         assert mean == sorted(mean)
         assert profile.rates((1, 4)).tolist() == profile.rates((4, 1)).tolist()
 

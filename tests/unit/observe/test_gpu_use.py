@@ -15,7 +15,7 @@ from slurmsched.model.gpu_use import GpuSample, JobGpuUse, MeasuredUse, job_gpu_
 from slurmsched.observe.gpu_use_sources import PeriodicUse, prometheus_gpu_use, read_gpu_use, read_use_file
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.gpu_accounting import ended_gpu_jobs, slurm_gpu_use
-from slurmsched.slurm.gpu_accounting import read_gpu_use as read_accounting
+from slurmsched.slurm.gpu_accounting import parse_gpu_use as read_accounting
 from slurmsched.testing import snapshot
 
 

@@ -22,7 +22,7 @@ from slurmsched.model import (
     SiteTopology,
     Snapshot,
 )
-from slurmsched.observe.snapshot_file import KINDS, packed, unpacked
+from slurmsched.observe.snapshot_file import KINDS, packed_value, unpacked
 from slurmsched.testing.builders import mixed_snapshot, snapshot
 from slurmsched.topology.slurm_selection import SlurmNode
 from tests.unit.planning.node_lists.node_list_cases import list_overrides
@@ -31,7 +31,7 @@ from tests.unit.planning.node_lists.node_list_cases import list_overrides
 def there_and_back(value: Any) -> Any:
     """Through JSON, as in the file."""
     arrays: dict[str, Any] = {}
-    tree = orjson.loads(orjson.dumps(packed(value, "x", arrays)))
+    tree = orjson.loads(orjson.dumps(packed_value(value, "x", arrays)))
     left_out: list[str] = []
     made = unpacked(tree, {place: array.copy() for place, array in arrays.items()}, left_out)
     assert left_out == []
@@ -117,13 +117,13 @@ def test_form__knows_every_table_and_record_of_a_snapshot() -> None:
 def test_form__names_what_it_has_no_form_for() -> None:
     """And where it is."""
     with pytest.raises(TypeError, match="carry/0 is a set"):
-        packed({"a": {1}}, "carry", {})
+        packed_value({"a": {1}}, "carry", {})
 
 
 def test_form__reads_files_of_older_and_newer_versions() -> None:
     """Fields that are missing hold their defaults, unknown ones are told."""
     arrays: dict[str, Any] = {}
-    tree = packed(mixed_snapshot(5), "", arrays)
+    tree = packed_value(mixed_snapshot(5), "", arrays)
     del tree["fields"]["jobs"]["fields"]["cron"]
     del tree["fields"]["topology"]
     tree["fields"]["jobs"]["fields"]["colour"] = {"labels": "jobs/user", "names": ["red"]}

@@ -11,7 +11,7 @@ from slurmsched.allocation.elastic import JobSizes
 from slurmsched.allocation.speed_samples import MOST_PAIRS, choices_of_two_types, take_samples
 from slurmsched.model import Ranking, Snapshot
 from slurmsched.model.columns import Int32s
-from slurmsched.model.overrides import request_of, types_of
+from slurmsched.model.overrides import request_of_types, types_of
 from slurmsched.policies.heet import Heet
 from slurmsched.testing import check_policy, snapshot
 
@@ -191,5 +191,5 @@ def test_heet_mixed__conforms() -> None:
 
 def test_request_of__and_back() -> None:
     """Types ascend; what names no type is left out."""
-    assert request_of({"v100": 4, "k80": 2}) == "gpu:k80:2,gpu:v100:4"
+    assert request_of_types({"v100": 4, "k80": 2}) == "gpu:k80:2,gpu:v100:4"
     assert types_of("gpu:k80:2,gpu:v100:4,gpu:8") == {"k80": 2, "v100": 4}

@@ -16,7 +16,7 @@ from slurmsched.errors import InputError
 from slurmsched.model.gpu_topology import GpuTopology
 from slurmsched.resources.gpu_sets import ring_table, set_ranks
 from slurmsched.slurm.doctor.topology_cases import remedies
-from slurmsched.topology.gres_compiler import JOB_SUBMIT, bound_of, by_kind, compile_links, islands, type_groups
+from slurmsched.topology.gres_compiler import JOB_SUBMIT, bound_of, by_kind, compile_links, linked_islands, type_groups
 from slurmsched.topology.gres_nodes import TypedNode, typed_node
 from slurmsched.topology.published_hardware import machines
 from slurmsched.topology.selection_quality import (
@@ -311,11 +311,11 @@ def test_check_shaped__by_task_and_by_socket():
 
 def test_islands__by_links_else_by_numa():
     """Bridged pairs are islands; a mesh that links all is cut by NUMA node; where all are alike there is none."""
-    found = {name: islands(one) for name, one in machines().items()}
+    found = {name: linked_islands(one) for name, one in machines().items()}
     assert found["bridged-pairs"] == ((0, 1), (2, 3), (4, 5), (6, 7))
     assert found["dgx-1v"] == ((0, 1, 2, 3), (4, 5, 6, 7))
     assert found["uneven-v100"] == ()
-    assert islands(GpuTopology.build("unknown", 4)) == ()
+    assert linked_islands(GpuTopology.build("unknown", 4)) == ()
 
 
 def test_compile__prints_the_other_means_with_their_lines(tmp_path, capsys):

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from slurmsched.config_file import parse_config
 from slurmsched.model import Operation, OperationStage, Outcome, Plan, Purpose, Receipt, Requeue, SetNice, Victim
 from slurmsched.model.gpu_selection import PlacedJob
-from slurmsched.observe.metrics.cycle_figures import MetricCounters, size_of
+from slurmsched.observe.metrics.cycle_figures import MetricCounters, size_class_of
 from slurmsched.observe.metrics.metric_catalog import METRICS, SIZES, all_samples
 from slurmsched.observe.metrics.prometheus import CycleMetrics, ProcessState, read_textfile, scraped, write_textfile
 from slurmsched.planning.planner import Planner
@@ -209,7 +209,7 @@ def test_tally__refuses_what_the_catalogue_does_not_have():
 
 def test_size_of__has_the_classes_of_every_table():
     """1, 2-4, 5-8, more."""
-    assert [size_of(gpus) for gpus in (1, 2, 4, 5, 8, 9, 512)] == ["1", "2-4", "2-4", "5-8", "5-8", ">8", ">8"]
+    assert [size_class_of(gpus) for gpus in (1, 2, 4, 5, 8, 9, 512)] == ["1", "2-4", "2-4", "5-8", "5-8", ">8", ">8"]
 
 
 def _at(operation: Operation, stage: OperationStage, idle_gpu_s: float) -> Operation:

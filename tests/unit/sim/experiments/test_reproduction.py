@@ -59,13 +59,13 @@ def test_table__refuses_an_unknown_key() -> None:
     """A misspelt tolerance must not pass for none."""
     found = {"title": "t", "source": "s", "tolerance": 1.0, "rows": [{"trace": "x"}]}
     with pytest.raises(InputError, match="table t: row of x: unknown key 'tolerance'"):
-        reproduction._parsed("t", found)
+        reproduction._parsed_table("t", found)
 
 
 def test_row__takes_what_it_leaves_open_from_its_table() -> None:
     """And overrides the rest."""
     found = {"title": "t", "source": "s", "policy": "fifo", "rows": [{"policy": "easy", "avg_jct_s": [1, 2]}, {}]}
-    first, second = reproduction._parsed("t", found).rows
+    first, second = reproduction._parsed_table("t", found).rows
     assert (first.policy, first.figures, second.policy) == ("easy", {"avg_jct_s": (1.0, 2.0)}, "fifo")
 
 

@@ -17,7 +17,7 @@ from slurmsched.model import Labels
 from slurmsched.model.trace import RecordedTrace, Trace
 from slurmsched.sim.experiments import site_history
 from slurmsched.sim.experiments.policy_proposal import Judged, Loss
-from slurmsched.sim.experiments.site_history import HistoryProposal, fitting, propose, pull_days, site_folder
+from slurmsched.sim.experiments.site_history import HistoryProposal, propose, pull_days, site_folder, startable_now
 from slurmsched.slurm.doctor.site_discovery import DiscoveredSite, GpuPartition
 
 CONF = """ClusterName=lab
@@ -54,7 +54,7 @@ def test_site_folder__is_a_cluster_to_replay_on(conf: Path, tmp_path: Path) -> N
     """slurm.conf with what it includes, and what Slurm's commands say of limits; what they do not say is left out."""
     folder = site_folder(Answers(), conf, tmp_path / "site")
     assert sorted(path.name for path in folder.iterdir()) == ["nodes.conf", "qos.txt", "slurm.conf"]
-    assert len(fitting(jobs(4), str(folder))[0]) == 4
+    assert len(startable_now(jobs(4), str(folder))[0]) == 4
 
 
 def test_site_folder__needs_slurm_conf(tmp_path: Path) -> None:
@@ -68,11 +68,11 @@ def test_fitting__leaves_out_what_the_cluster_cannot_start(conf: Path, tmp_path:
     """Jobs of a partition that is gone, or of more GPUs than there are; said with their number."""
     folder = str(site_folder(Answers(), conf, tmp_path / "site"))
     trace = jobs(4).with_columns(partition=Labels.of(["gpu", "old", "", "gpu"]), gpus=np.array([4, 4, 4, 64]))
-    fits, told = fitting(trace, folder)
+    fits, told = startable_now(trace, folder)
     assert fits.job_id.tolist() == [1, 3]
     assert told == ("2 jobs left out: their partition or their GPUs are not there any more",)
     with pytest.raises(InputError, match="no job of the history fits"):
-        fitting(trace.with_columns(gpus=np.full(4, 64)), folder)
+        startable_now(trace.with_columns(gpus=np.full(4, 64)), folder)
 
 
 def test_pull_days__asks_for_whole_days_and_needs_jobs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurmsched.sim.ideal.ideal_plan import ASK, NOBODY, StandingQueue, Validity, queue_of
+from slurmsched.sim.ideal.ideal_plan import ASK, NOBODY, StandingQueue, Validity, queue_left
 
 SEEN = np.array([7, 8, 9])  # rows of the cluster that the plan saw
 
@@ -14,7 +14,7 @@ def queue(asked: list[int], needs: list[int]) -> StandingQueue:
     gpus = np.zeros(10, np.int64)
     gpus[SEEN[: len(asked)]] = asked
     rows = np.arange(len(asked))
-    standing = queue_of(Validity(min(needs, default=0), queue=rows, needs=np.array(needs, np.int64)), SEEN, gpus)
+    standing = queue_left(Validity(min(needs, default=0), queue=rows, needs=np.array(needs, np.int64)), SEEN, gpus)
     assert standing is not None
     return standing
 

@@ -20,7 +20,7 @@ BROKEN = CheckResult("bf_continue", "fail", "no parameters", "", "SchedulerParam
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     monkeypatch.setattr(diagnosis, "_of_slurm", lambda *_: (RIGHTS, BROKEN))
-    monkeypatch.setattr(diagnosis, "check_clock", lambda *_: CheckResult("clock", "ok", "+0 s"))
+    monkeypatch.setattr(diagnosis, "check_clock_offset", lambda *_: CheckResult("clock", "ok", "+0 s"))
     ledger = {"url": f"sqlite:///{tmp_path}/l.db", "journal": f"{tmp_path}/j", "lock": f"{tmp_path}/lock"}
     return parse_config({"ledger": ledger, "slurm": {"bin_dir": str(tmp_path)}})
 

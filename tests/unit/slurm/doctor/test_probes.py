@@ -8,8 +8,8 @@ from slurmsched.errors import SlurmError
 from slurmsched.model import Rights, Site
 from slurmsched.slurm.doctor.site_checks import (
     check_rights,
+    gres_conf_text,
     probe_job,
-    read_gres_conf,
     read_job_submit,
     read_qos_thresholds,
 )
@@ -120,10 +120,10 @@ def test_probe_job__without_a_job_is_one_failure():
 def test_read_gres_conf__beside_slurm_conf(tmp_path):
     """None where it cannot be read, which is not the same as empty."""
     where = site(SLURM_CONF=str(tmp_path / "slurm.conf"))
-    assert read_gres_conf(where) is None
+    assert gres_conf_text(where) is None
     (tmp_path / "gres.conf").write_text("Name=gpu\n")
-    assert read_gres_conf(where) == "Name=gpu\n"
-    assert read_gres_conf(site()) is None
+    assert gres_conf_text(where) == "Name=gpu\n"
+    assert gres_conf_text(site()) is None
 
 
 def test_read_job_submit__ours_and_the_sites(tmp_path):

@@ -13,7 +13,7 @@ from slurmsched.db.override_log import OverrideLog
 from slurmsched.errors import SlurmError
 from slurmsched.model import Nodes, Partitions, SetNice, Snapshot
 from slurmsched.slurm.doctor import CheckResult
-from slurmsched.slurm.doctor.site_checks import check_clock, check_queue
+from slurmsched.slurm.doctor.site_checks import check_clock_offset, check_queue
 from slurmsched.testing import snapshot
 
 PARTITIONS = Partitions.build(2, {"name": ["empty", "gpu"], "nodes": [0, 4]})
@@ -114,7 +114,7 @@ class Sdiag:
 )
 def test_clock_finding__compares_with_slurmctld(text: str | SlurmError, verdict: str, detail: str) -> None:
     """Run times are our clock minus its times."""
-    found = check_clock(Sdiag(text), 1002.0)  # type: ignore[arg-type]
+    found = check_clock_offset(Sdiag(text), 1002.0)  # type: ignore[arg-type]
     assert (found.verdict, found.detail, bool(found.remedy)) == (verdict, detail, verdict != "ok")
 
 
