@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -12,15 +11,10 @@ from slurmsched.cli.framework import Output, clock, duration, read_config
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
-    from slurmsched.config import Config
-    from slurmsched.model import Plan, Snapshot
-    from slurmsched.model.job_details import JobDetails
     from slurmsched.observe.explain.explanation import Explanation
     from slurmsched.observe.explain.queue_position import CompetingJob
     from slurmsched.observe.explain.start_estimate import StartEstimate
-    from slurmsched.protocols import DecidingPlanner
 
-NO_LEDGER = "the ledger, which you may not read: past waits, and writes that the AdminComment does not have"
 KEPT = 5  # kept nodes that are shown
 
 
@@ -46,86 +40,15 @@ def command(out: Output, job: str, as_user: bool, node: str | None) -> None:
 
     JOB is a job id, an array task such as 7_3, or a component such as 7+1. What cannot be read is named. Reads only.
     """
-    from slurmsched.observe.explain.explanation import explain
-    from slurmsched.observe.explain.node_obstacles import why_not
-    from slurmsched.observe.explain.planner_answers import preemption_outlook, run_time_terms
-    from slurmsched.slurm.job_queries import find_row, read_details
-    from slurmsched.slurm.job_standing import read_standing
-    from slurmsched.slurm.reader import open_commands
+    from slurmsched.daemon.job_explanation import explain_job
 
-    tree = read_config()
-    commands = open_commands(tree.slurm)
-    snapshot, plan, planner = _looked(tree, as_user)
-    row = find_row(commands, snapshot, job)
-    snapshot = _measured(tree, snapshot, row)
-    details = read_details(commands, snapshot, row, no_limits="not asked with --as-user" if as_user else "")
-    details = read_standing(commands, snapshot, row, details)
-    details = _without_ledger(details) if as_user else _remembered(tree, snapshot, row, details)
-    move = "" if as_user else preemption_outlook(snapshot, row, tree.preemption, tree.scope)
-    answer = explain(snapshot, plan, row, details, run_time_terms(planner, snapshot, row), move,
-                     lever=tree.lever.kind)  # fmt: skip
-    off = None if node is None else why_not(snapshot, row, node, details)
+    found = explain_job(read_config(), job, as_user=as_user, node=node)
     if out.as_json:
-        out.json({"explanation": answer, "why_not": off, "warnings": snapshot.warnings}, schema="explain")
-    else:
-        _print(out, answer, snapshot.now_s)
-        if off is not None:
-            out.fact(f"on {node}", off or "nothing that is known keeps it off this node")
-
-
-def _looked(tree: Config, as_user: bool) -> tuple[Snapshot, Plan | None, DecidingPlanner | None]:
-    """The queue, and the plan and the planner where its owner is not the one who asks."""
-    if as_user:
-        from slurmsched.slurm.reader import read_cluster_once
-
-        return read_cluster_once(tree, priorities=True), None, None
-    from slurmsched.daemon.cycle_parts import open_cycle_parts
-
-    with open_cycle_parts(tree, apply=False, read_only=True) as parts:
-        return *parts.look(), parts.planner
-
-
-def _measured(tree: Config, snapshot: Snapshot, row: int) -> Snapshot:
-    """With the measured use of a running job, where there is a source; a warning where it does not answer."""
-    from slurmsched.observe.gpu_use_sources import PeriodicUse, read_gpu_use
-    from slurmsched.slurm.reader import open_commands
-
-    jobs, config = snapshot.jobs, tree.measured_use
-    job = int(jobs.job_id[row])
-    if config.source == "none" or not jobs.running[row] or not jobs.gpus[row] or jobs.gpu_use[row] >= 0:
-        return snapshot
-    return PeriodicUse(
-        config, lambda gpus: read_gpu_use(config, open_commands(tree.slurm), {job: gpus.get(job, 0)}, [job])
-    )(snapshot)
-
-
-def _without_ledger(details: JobDetails) -> JobDetails:
-    return replace(details, unread=(*details.unread, "what slurmsched did and past waits: not asked with --as-user"))
-
-
-def _remembered(tree: Config, snapshot: Snapshot, row: int, details: JobDetails) -> JobDetails:
-    """With what the ledger knows of the job and of jobs of its size; for others what accounting shows of the job."""
-    from slurmsched.db.job_history import LedgerPlace, past_of_job
-    from slurmsched.slurm.accounted_history import may_read_ledger
-
-    jobs = snapshot.jobs
-    if not may_read_ledger(tree):
-        return _accounted(tree, int(jobs.job_id[row]), details)
-    known = past_of_job(LedgerPlace.of(tree), int(jobs.job_id[row]), int(jobs.gpus[row]))
-    return details.remembered(known)
-
-
-def _accounted(tree: Config, job_id: int, details: JobDetails) -> JobDetails:
-    """With what the job's AdminComment says that slurmsched did."""
-    from slurmsched.errors import SlurmError
-    from slurmsched.slurm.accounted_history import history_of
-
-    try:
-        rows, _, _ = history_of(tree, job_id)
-    except SlurmError as error:
-        return replace(details, unread=(*details.unread, str(error)))
-    ours = tuple(each.line for each in rows if each.by == "slurmsched")
-    return replace(details, ours=ours, unread=(*details.unread, NO_LEDGER))
+        out.json({"explanation": found.answer, "why_not": found.why_not, "warnings": found.warnings}, schema="explain")
+        return
+    _print(out, found.answer, found.now_s)
+    if found.why_not is not None:
+        out.fact(f"on {node}", found.why_not or "nothing that is known keeps it off this node")
 
 
 def _print(out: Output, answer: Explanation, now_s: float) -> None:
@@ -137,7 +60,7 @@ def _print(out: Output, answer: Explanation, now_s: float) -> None:
     out.fact("why", answer.because)
     lists = {
         "ahead": (answer.ahead.told,) if answer.ahead else (),
-        "before it": () if answer.ahead is None else tuple(_other(one) for one in answer.ahead.first),
+        "before it": () if answer.ahead is None else tuple(_other_job_line(one) for one in answer.ahead.first),
         "tier": (answer.tier.text,) if answer.tier else (),
         "priority": (answer.priority.text,) if answer.priority else (),
         "share": share_lines(answer.shares, answer.use),
@@ -164,7 +87,7 @@ def _more(answer: Explanation) -> tuple[str, ...]:
     return (f"and {more} more; --json has all",) if more > 0 else ()
 
 
-def _other(one: CompetingJob) -> str:
+def _other_job_line(one: CompetingJob) -> str:
     from slurmsched.observe.explain.wording import printable
 
     return f"job {one.job_id} of {printable(one.user)}, {pluralize(one.gpus, 'GPU')}: {one.differs}"

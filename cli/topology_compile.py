@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +13,9 @@ from slurmsched.cli import framework
 from slurmsched.cli.framework import Output, complain
 from slurmsched.cli.topology_check import FILE, NODE, with_case
 from slurmsched.errors import InputError
-from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
     from slurmsched.slurm.doctor.topology_cases import TopologyCase
-    from slurmsched.topology.gres_compiler import CompiledLinks
-    from slurmsched.topology.slurm_selection import GpuOption
 
 
 # Over 30 lines: two commands with their options and help.
@@ -47,13 +44,13 @@ def register_compile(group: click.Group) -> None:
         all jobs.
         """
         if how.pop("types"):
-            _typed(out, cases)
+            _print_typed_files(out, cases)
             return
         from slurmsched.topology.slurm_selection import fault_of
 
         if fault := fault_of(version):
             raise InputError(f"{fault}; compile for the version that you update to, such as --slurm 25.05.1")
-        _linked(out, cases, **how)
+        _print_linked_files(out, cases, **how)
 
     @framework.examples(("slurmsched topology rings > rings.txt", "The table of rings."))
     @framework.with_command(group, "rings")
@@ -80,120 +77,30 @@ def register_compile(group: click.Group) -> None:
                 out.line(" ".join(("ring", *(",".join(map(str, gpus)) for gpus in pair))))
 
 
-def _linked(out: Output, cases: Sequence[TopologyCase], form: str, reorder: bool, most: int) -> None:
+def _print_linked_files(out: Output, cases: Sequence[TopologyCase], form: str, reorder: bool, most: int) -> None:
     """Files with other Links, and what is left where they are not the best in every state."""
+    from slurmsched.slurm.doctor import compiled_gres
     from slurmsched.topology.slurm_selection import GpuOption
 
-    made = [(case, compiled(case, GpuOption(form), reorder, most)) for case in cases]
+    made = [(case, compiled_gres.compiled_links(case, GpuOption(form), reorder, most)) for case in cases]
     if out.as_json:
-        out.json([record(case, best) for case, best in made])
+        out.json([compiled_gres.compiled_record(case, best) for case, best in made])
         return
-    for line in whole_file([(case, list(text_of(case, best, GpuOption(form)))) for case, best in made]):
+    parts = [(case, list(compiled_gres.compiled_lines(case, best, GpuOption(form)))) for case, best in made]
+    for line in compiled_gres.whole_gres_conf(parts):
         out.line(line)
     if short := [case for case, best in made if best.best_states < best.states]:
-        for line in other_means(short):
+        for line in compiled_gres.other_means(short):
             click.echo(line, err=True)
 
 
-def _typed(out: Output, cases: Sequence[TopologyCase]) -> None:
+def _print_typed_files(out: Output, cases: Sequence[TopologyCase]) -> None:
     """Files with Types."""
-    from slurmsched.topology.gres_conf import MARK
+    from slurmsched.slurm.doctor.compiled_gres import typed_gres_conf, typed_lines_of
 
-    made = [(case, typed(case)) for case in cases]
+    made = [(case, typed_lines_of(case)) for case in cases]
     if out.as_json:
         out.json([{"class": case.one.topology.name, "lines": lines} for case, lines in made])
         return
-    parts = []
-    for case, lines in made:
-        head = f"# {MARK} {case.one.topology.name}: GRES Types, by slurmsched topology compile --types"
-        parts.append((case, [head, *wiring_of_case(case), *lines]))
-    for line in whole_file(parts):
+    for line in typed_gres_conf(made):
         out.line(line)
-
-
-def wiring_of_case(case: TopologyCase, order: Any = None) -> list[str]:
-    """The true links as comments. order: of lines, None = as they are."""
-    from slurmsched.topology.gres_conf import wiring_comment
-
-    return wiring_comment(case.one.nodes, case.wiring, range(case.node.gpus) if order is None else order)
-
-
-def whole_file(made: Sequence[tuple[TopologyCase, list[str]]]) -> Iterator[str]:
-    """The gres.conf with the new lines in place of the old ones; the lines alone where slurmd printed the GPUs."""
-    from slurmsched.model.hostlists import fold_hostlist
-    from slurmsched.slurm.topology_sources import files_beside
-    from slurmsched.topology.gres_conf import MARK, NewGresConf
-
-    file = made[0][0].file
-    new = NewGresConf([(case.one.nodes, lines) for case, lines in made], files_beside(file.path), file.named)
-    if not file.text:
-        nodes = fold_hostlist([node for case, _ in made for node in case.one.nodes])
-        yield f"# {MARK} add these lines to gres.conf for {nodes}; keep its other lines, such as those of shard and mps"
-        yield from new.finish()
-        return
-    new.write(file.text)
-    lines = new.finish()
-    yield f"# {MARK} takes the place of {file.path.name} as a whole; changed: {new.changes()}"
-    if file.named:
-        yield f"# {MARK} lines without NodeName are now those of {fold_hostlist(made[0][0].one.nodes)} alone"
-    yield from (line for line in lines if not line.startswith((f"# {MARK} takes the place", f"# {MARK} lines without")))
-
-
-def typed(case: TopologyCase) -> list[str]:
-    """The lines of one class with a Type for each island or GPU."""
-    from slurmsched.topology.gres_compiler import type_groups, typed_lines
-
-    return typed_lines(case.one, case.node, type_groups(case.wiring, case.ranks.rank))
-
-
-def compiled(case: TopologyCase, form: GpuOption, reorder: bool, most: int) -> CompiledLinks:
-    """The best gres.conf found for the case. most: files to try."""
-    from slurmsched.topology.gres_compiler import compile_links
-    from slurmsched.topology.selection_quality import states_of
-
-    states = states_of(case.node, case.ranks, form, case.cores_per_gpu)
-    return compile_links(case.node, case.wiring, case.ranks, states, form, case.version, reorder=reorder, most=most)
-
-
-def text_of(case: TopologyCase, best: CompiledLinks, form: GpuOption) -> Iterator[str]:
-    """The lines, under comments that tell what they reach."""
-    from slurmsched.slurm.doctor.topology_cases import check_requests
-    from slurmsched.topology.gres_conf import MARK
-    from slurmsched.topology.gres_nodes import conf_lines
-
-    version = "{}.{:02}".format(*case.version)
-    yield f"# {MARK} {case.one.topology.name}: for Slurm {version} and --{form}, by slurmsched topology compile"
-    before, after = check_requests(case), check_requests(case, best.node, best.order)
-    for old, new in zip(before, after, strict=True):
-        if new.states:
-            yield f"# {MARK} --{new.form}: best set in {new.best_share:.1%} of states, before {old.best_share:.1%}"
-    reach = "no file can do better" if best.proven else f"no file can exceed {best.bound / best.states:.1%}"
-    sets = pluralize(after[0].drawn, "set")
-    drawn = f", in states of {sets} of free GPUs that were drawn, not of all" if after[0].drawn else ""
-    yield f"# {MARK} {reach}; {best.tried} tried{drawn}"
-    yield from wiring_of_case(case, best.order)
-    yield from conf_lines(case.one, best.node, best.order)
-
-
-def other_means(short: Sequence[TopologyCase]) -> Iterator[str]:
-    """What is left where the compiled file is not the best in every state, with the lines to write."""
-    from slurmsched.topology.gres_compiler import JOB_SUBMIT
-
-    yield "# Another means: a GRES Type for each island or GPU; jobs that ask for gpu:N take any, and the daemon"
-    yield "# rewrites the requests of those it places (placement.retype). gres.conf then, as by `compile --types`:"
-    for case in short:
-        yield from typed(case)
-    yield "# Another means: one form of request; --gpus=N of a one-node job becomes --gpus-per-node=N."
-    yield "# slurm.conf: JobSubmitPlugins=lua, and job_submit.lua beside it:"
-    yield JOB_SUBMIT.rstrip()
-
-
-def record(case: TopologyCase, best: CompiledLinks) -> dict[str, Any]:
-    """A compiled class as JSON."""
-    from slurmsched.slurm.doctor.topology_cases import check_requests
-    from slurmsched.topology.gres_nodes import conf_lines
-
-    return {"class": case.one.topology.name, "slurm": case.version, "states": best.states, "best": best.best_states,
-            "bound": best.bound, "tried": best.tried, "proven": best.proven,
-            "before": check_requests(case), "after": check_requests(case, best.node, best.order),
-            "lines": conf_lines(case.one, best.node, best.order)}  # fmt: skip

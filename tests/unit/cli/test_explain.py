@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from slurmsched.config_file import parse_config
+from slurmsched.daemon import job_explanation
 from slurmsched.db import job_history
 from slurmsched.errors import SlurmError
 from slurmsched.model import JobState, Past
 from slurmsched.model.job_details import HistoryRow, JobDetails
-from slurmsched.slurm import accounted_history, job_queries, job_standing, reader
+from slurmsched.slurm import accounted_history
 from slurmsched.slurm.accounted_history import BY_ACCOUNTING
 from slurmsched.slurm.commands import Commands
 from tests.unit.cli.conftest import make_snapshot
@@ -34,12 +35,11 @@ def asked(fakes, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     def nobody(self: Commands, *words: str, **options: str) -> str:
         raise SlurmError("no such job")
 
-    monkeypatch.setattr(job_queries, "read_details", details)
-    monkeypatch.setattr(job_standing, "read_standing", lambda commands, snapshot, row, known: known)
+    monkeypatch.setattr(job_explanation, "read_details", details)
+    monkeypatch.setattr(job_explanation, "read_standing", lambda commands, snapshot, row, known: known)
     monkeypatch.setattr(Commands, "run", nobody)
-    monkeypatch.setattr(reader, "read_cluster_once", lambda tree, **_: make_snapshot())
+    monkeypatch.setattr(job_explanation, "read_cluster_once", lambda tree, **_: make_snapshot())
     monkeypatch.setattr(job_history, "_recorded", lambda *_: ([WROTE], (), []))
-    assert reader.open_commands
     return calls
 
 

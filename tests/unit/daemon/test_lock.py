@@ -17,8 +17,8 @@ from slurmsched.daemon.lock import exclusive_lock, holder, lock_holder_work, wor
 from slurmsched.errors import LedgerError, LockedError, RightsError
 from slurmsched.paths import owner
 
-HOLD = "import sys, time, pathlib; from slurmsched.daemon.lock import exclusive\n"
-HOLD += "with exclusive(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+HOLD = "import sys, time, pathlib; from slurmsched.daemon.lock import exclusive_lock\n"
+HOLD += "with exclusive_lock(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
 
 
 @pytest.fixture
