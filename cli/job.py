@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from slurmsched.cli import completers, framework
-from slurmsched.cli.framework import CommandGroup, JobId, Output, clock, read_config
+from slurmsched.cli.framework import CommandGroup, JobId, Output, clock, complain, read_config
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
-    from slurmsched.model.plan import Signal
+    from slurmsched.db.signal_log import SignalLog
+    from slurmsched.model.plan import Outcome, Signal
     from slurmsched.slurm.job_reports import RunningJobRequest
+    from slurmsched.slurm.writer import CommandWriter
 
 
 @click.group("job", cls=CommandGroup)
@@ -40,9 +42,10 @@ def wants(out: Output, job: int, gpus: int | None, checkpoint: bool, stop: bool,
 
     For a checkpoint slurmsched first signals a job with the hint save=, in dry-run too. If the job may not be
     signalled, the command ends with an error and writes no file. The job must be in scope. Nothing is sent while
-    the stop file exists or slurmctld is busy. `slurmsched history` does not show the signal.
+    the stop file exists or slurmctld is busy. The signal is on record before it is sent; `slurmsched history` shows it.
 
-    Needs job_reports.folder, and the right to write there; for a signal alone the right to signal the job.
+    Needs job_reports.folder, and the right to write there. For a signal it needs the right to signal the job and to
+    write beside ledger.journal.
     """
     from dataclasses import replace
     from pathlib import Path
@@ -99,12 +102,14 @@ def _run(config: Config, job: int, gpus: int, checkpoint: bool) -> tuple[int, Si
 
 
 def _send(config: Config, signal: Signal) -> None:
-    """Signal the job if it is still the same run.
+    """Signal the job if it is still the same run. The signal is on record before it is sent.
 
     Raises InputError if it is not, PausedError or BusyError where nothing may be sent, SlurmError if Slurm refuses.
+    Raises LedgerError or RightsError if it cannot be put on record; then nothing is sent.
     """
     from functools import partial
 
+    from slurmsched.db.signal_log import SignalLog
     from slurmsched.errors import InputError, SlurmError
     from slurmsched.planning.gate import GateContext, GateTime, refusal
     from slurmsched.slurm.live_cluster import HINDRANCES, SendCheck
@@ -120,9 +125,23 @@ def _send(config: Config, signal: Signal) -> None:
         raise HINDRANCES[found.rule](found.reason)
     if found := refusal(signal, GateContext(seen=Recheck(commands)([signal])), GateTime.SEND):
         raise InputError(f"job {signal.job_id} gets no signal: {found.reason}")
-    (outcome,) = CommandWriter(commands).send([signal])
+    outcome = _recorded(SignalLog(config.ledger.journal), CommandWriter(commands), signal)
     if outcome.status != "written":
         raise SlurmError(outcome.message)
+
+
+def _recorded(record: SignalLog, writer: CommandWriter, signal: Signal) -> Outcome:
+    """Put the signal on record, send it, and note Slurm's answer."""
+    from slurmsched.errors import LedgerError
+    from slurmsched.slurm.site import own_name
+
+    sent = record.intend(signal, own_name())
+    (outcome,) = writer.send([signal])
+    try:
+        record.answered(sent, outcome)
+    except LedgerError as error:  # that it was sent is on record
+        complain(str(error))
+    return outcome
 
 
 def _in_words(wanted: RunningJobRequest) -> str:

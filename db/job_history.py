@@ -19,6 +19,7 @@ from slurmsched.db.leader_lease import LeaderLease
 from slurmsched.db.operation_log import OperationLog
 from slurmsched.db.override_log import OverrideLog
 from slurmsched.db.shared_lines import SharedLines
+from slurmsched.db.signal_log import SignalLog
 from slurmsched.errors import LedgerError
 from slurmsched.model.job_details import HistoryRow, JobDetails
 
@@ -91,6 +92,7 @@ def _recorded(
     try:
         if not at.shared:  # else a file of this host would tell of operations of a time before that
             rows += _in_files(OverrideLog(at.journal), OperationLog(at.journal), job_id, rows)
+        rows += SignalLog(at.journal).rows(job_id)  # of this host, which sent them
     except (LedgerError, OSError) as error:
         unread.append(f"the journal: {error}")
     return sorted(rows, key=lambda row: row.time_s), tuple(waits_s), unread

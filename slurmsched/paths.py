@@ -60,7 +60,8 @@ def create(path: Path, mode: int = 0o666) -> BinaryIO:
 
 # Files named in the configuration
 
-JOURNAL_SUFFIXES = (".operations.jsonl",)  # of the journal: db/operation_log.py
+SIGNALS_SUFFIX = ".signals.jsonl"  # db/signal_log.py
+JOURNAL_SUFFIXES = (".operations.jsonl", SIGNALS_SUFFIX)  # of files beside the journal; the first: db/operation_log.py
 
 
 def absolute_path(path: Path) -> Path:

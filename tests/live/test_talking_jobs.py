@@ -86,6 +86,7 @@ def test_report__without_a_folder_is_in_the_comment(site: Installed) -> None:
     assert column("%k")[job] == said
     assert "progress=30/90" in hints(job, site)
     site("job", "wants", str(job), "--checkpoint")
+    assert "signal USR1" in site("history", str(job), check=False).out  # there is no ledger
     until(Path("/tmp/slurmsched-saved").exists, "it saves itself")
     assert job in column("%A", "RUNNING")
 

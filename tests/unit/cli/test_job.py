@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from slurmsched.db.signal_log import SignalLog
 from tests.unit.observe.survey.survey_site import node, site
 
 ELASTIC = {"user": "ann", "state": "R", "gpus": 4, "nodes": 1, "gpu_request": "gpu:4", "requeueable": True,
@@ -31,6 +32,7 @@ def config(monkeypatch, tmp_path):
     (tmp_path / "jobs" / "wants").mkdir(parents=True)
     (path := tmp_path / "site.toml").write_text(
         f'[lever]\nsize = true\n[scope]\npartitions = ["gpu"]\n[cycle]\nstop_file = "{tmp_path}/stop"\n'
+        f'[ledger]\njournal = "{tmp_path}/state/journal.jsonl"\n'
         f'[job_reports]\nfolder = "{tmp_path}/jobs"\n'
     )
     return "--config", str(path)
@@ -107,9 +109,26 @@ def test_wants__a_job_with_a_save_signal_gets_it_for_a_checkpoint(
     said = run(*config, "job", "wants", "11", "--checkpoint")
     assert (said.code, fault in said.err) == (code, True)
     sent = [call for call in slurm.calls if call[0] == "scancel"]
+    record = SignalLog(tmp_path / "state" / "journal.jsonl").rows(11)
+    assert [(row.what, row.reason, row.outcome) for row in record] == (
+        [] if code else [("signal USR1", "a checkpoint is wanted of it", "written")]
+    )
     assert sent == ([] if code else [("scancel", "--batch", "-s", "USR1", "11")])
     assert (tmp_path / "jobs" / "wants" / "11").exists() == (code == 0)
     (text := tmp_path / "no_folder.toml").write_text((tmp_path / "site.toml").read_text().partition("[job_reports]")[0])
     assert run("--config", str(text), "job", "wants", "11", "--checkpoint").code == code
     assert run(*config, "job", "wants", "5", "--checkpoint").code == 0  # it has no such hint
     assert len([call for call in slurm.calls if call[0] == "scancel"]) == 2 * len(sent)
+
+
+def test_wants__a_signal_that_cannot_be_put_on_record_is_not_sent(run, config, tmp_path, monkeypatch):
+    """The journal's folder cannot be made; neither signal nor file goes out."""
+    from slurmsched.slurm import reader
+
+    (slurm := Signals()).calls.clear()
+    monkeypatch.setattr(reader, "open_commands", lambda _: slurm)
+    (tmp_path / "state").touch()
+    said = run(*config, "job", "wants", "11", "--checkpoint")
+    assert (said.code, "journal cannot be written" in said.err) == (4, True)
+    assert [call for call in slurm.calls if call[0] == "scancel"] == []
+    assert not (tmp_path / "jobs" / "wants" / "11").exists()
