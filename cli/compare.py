@@ -94,10 +94,11 @@ def command(
 
     TRACE is a file of any kind in docs/traces.md, such as sacct's output, CSV or SWF. After Ctrl-C the figures cover
     the jobs that have ended. With --preempt each policy that ranks jobs is replayed twice: without and with the
-    daemon's own preemption.
+    daemon's own preemption. With --moldable likewise: without and with sizes chosen at the start.
     """
     from slurmsched.logs import configure
     from slurmsched.sim.experiments.comparison import with_daemon_preemption as beside
+    from slurmsched.sim.experiments.comparison import with_moldable_starts
     from slurmsched.sim.experiments.job_rows import check_schedule_name, joined, write_job_rows
     from slurmsched.sim.experiments.replay_request import ReplayRequest
 
@@ -106,13 +107,15 @@ def command(
     refuse_folder(jobs_out)
     if jobs_out is not None:
         check_schedule_name(jobs_out)
-    chosen, taking = Chosen.taken(words), sections(preempt, hints)
+    chosen, taking = Chosen.taken(words), sections(preempt, hints, words["moldable"])
     asked = [read(trace, kind, pairs, strict) for trace in traces]
     model = model or chosen.model_for(asked)
     recorded = [chosen.jobs_of(each, model, seed) for each in asked]
     requests = [
-        ReplayRequest(model=model, policy=name, backfill=backfill or "", seed=seed, **words) for name in policies
+        ReplayRequest(model=model, policy=name, backfill=backfill or "", seed=seed, hints=hints, **words)
+        for name in policies
     ]
+    requests = with_moldable_starts(requests) if words["moldable"] else requests
     requests = requests if taking is None else beside(requests, taking, hints)
     every = _cases(traces, recorded, requests, by, back_test=back_test)
     for trace, each in zip(traces, asked, strict=True):

@@ -72,7 +72,7 @@ def command(
     from slurmsched.sim.experiments.replay_session import ReplaySession
 
     configure("warning")
-    chosen, taking = Chosen.taken(words), sections(preempt, hints)
+    chosen, taking = Chosen.taken(words), sections(preempt, hints, words["moldable"])
     asked = read(trace, kind, pairs, strict)
     model = model or chosen.model_for([asked])
     recorded = chosen.jobs_of(asked, model, seed)

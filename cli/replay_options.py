@@ -124,6 +124,9 @@ _OPTIONS = (
                  help="ideal: run time without progress after a preemption."),
     click.option("--requeue/--no-requeue", default=True, show_default=True,
                  help="slurm: whether a preemptive policy may requeue running jobs."),
+    click.option("--moldable", is_flag=True,
+                 help="Let jobs with the hint moldable=yes start with fewer GPUs, as lever.moldable does "
+"(docs/replay.md)."),
     click.option("--setting", "settings", multiple=True, metavar="NAME=VALUE",
                  callback=lambda _context, _option, pairs: _settings(pairs),
                  help="Any other setting of the cluster (docs/replay.md), such as node_gpus=8 or rpc_latency_s=0.02."),
@@ -240,16 +243,16 @@ def preempting(function: Any) -> Any:
         "--hints",
         default="",
         metavar="COMMENT",
-        help="With --preempt: the comment of all jobs, such as 'slurmsched: preempt=yes ckpt=USR2@120'.",
+        help="With --preempt or --moldable: the comment of all jobs, such as 'slurmsched: preempt=yes ckpt=USR2@120'.",
     )
     return preempt(hints(function))
 
 
-def sections(preempt: bool, hints: str) -> dict[str, Any] | None:
-    """What of the configuration rules preemption; None without --preempt, which --hints needs."""
+def sections(preempt: bool, hints: str, moldable: bool) -> dict[str, Any] | None:
+    """What of the configuration rules preemption; None without --preempt. --hints needs it, or --moldable."""
     if not preempt:
-        if hints:
-            raise click.UsageError("--hints needs --preempt")
+        if hints and not moldable:
+            raise click.UsageError("--hints needs --preempt or --moldable")
         return None
     from slurmsched.cli.framework import read_config
     from slurmsched.sim.experiments.preemption_sections import SECTIONS

@@ -88,12 +88,22 @@ UNRANKED_POLICIES = ("slurm", "easy")  # policies that rank no jobs: nobody can 
 def slurm_alone(request: ReplayRequest) -> ReplayRequest:
     """The same on the slurmctld model, where nobody steers Slurm."""
     return replace(request, model="slurm", policy="slurm", preempt=None, parameters={}, hints="", placement="count",
-                   tiers=(), age_cap_s=0.0)  # fmt: skip
+                   tiers=(), age_cap_s=0.0, moldable=False)  # fmt: skip
 
 
 def policy_title(request: ReplayRequest) -> str:
     """What a request is called beside others."""
-    return request.policy if request.preempt is None else f"{request.policy} +preempt"
+    more = {"+preempt": request.preempt is not None, "+moldable": request.moldable}
+    return " ".join([request.policy, *(word for word, is_on in more.items() if is_on)])
+
+
+def with_moldable_starts(requests: Sequence[ReplayRequest]) -> list[ReplayRequest]:
+    """Each request, and behind each whose policy ranks jobs the same with jobs that may start with fewer GPUs."""
+    made = []
+    for request in requests:
+        may = request.policy.partition(":")[0] not in UNRANKED_POLICIES or request.model == "ideal"
+        made += [replace(request, moldable=False), *([replace(request, moldable=True)] if may else [])]
+    return made
 
 
 def with_daemon_preemption(

@@ -56,6 +56,7 @@ class ReplayRequest:
     preempt: On slurmctld's model, the sections `preemption`, `operations` and `gangs` of a configuration, by which the
         daemon's own preemption works. None: a policy that preempts does so by requeue alone (RequeuePlanner).
     hints: Comment of every job (docs/hints.md).
+    moldable: Waiting jobs with the hint `moldable` may start with fewer GPUs, as by `lever.moldable`.
     tiers: On slurmctld's model, keys that go before the policy, as policy.tiers.
     age_cap_s: Likewise, as starvation.age_cap_s.
     origin_s: Unix time of the trace's 0, for outages of the cluster. None: not known.
@@ -78,6 +79,7 @@ class ReplayRequest:
     topology: str = ""
     preempt: Mapping[str, Any] | None = None
     hints: str = ""
+    moldable: bool = False
     tiers: tuple[str, ...] = ()
     age_cap_s: float = 0.0
     origin_s: float | None = None

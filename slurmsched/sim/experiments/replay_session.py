@@ -49,8 +49,13 @@ class ReplaySession:
     def __post_init__(self) -> None:
         """Raises ConfigError or InputError for words that name nothing, and for a job that can never start."""
         self.trace, self.described = on_its_cluster(self.trace, self.request)
+        digest = trace_digest(self.trace)
+        if self.request.moldable:
+            from slurmsched.sim.moldable_starts import with_run_times  # late, with pydantic
+
+            self.trace = with_run_times(self.trace, self.request.hints)
         self._made = self._set_up()
-        self.replayed.trace_digest = trace_digest(self.trace)
+        self.replayed.trace_digest = digest
 
     @property
     def replayed(self) -> ReplayResult:
@@ -69,7 +74,7 @@ class ReplaySession:
         staged = int(replayed.stage.done.sum()) if replayed.stage else 0
         tell = None if on_progress is None else _every_so_often(lambda ended: on_progress(staged + ended))
         try:
-            replayed.cycles = _play_events(self._made, tell)
+            replayed.cycles = play_events(self._made, tell)
             replayed.complete = True
         finally:
             replayed.wall_s = time.perf_counter() - began
@@ -100,8 +105,8 @@ def on_its_cluster(trace: Trace, request: ReplayRequest) -> tuple[Trace, Cluster
     return trace, replace(described, warnings=(*described.warnings, *warnings))
 
 
-def _play_events(made: PreparedReplay, tell: Callable[[Any], None] | None) -> int:
-    """Cycles that it took."""
+def play_events(made: PreparedReplay, tell: Callable[[Any], None] | None) -> int:
+    """Replay to the end. Returns the number of cycles. tell: called at every event, with the cluster."""
     cluster, planner, store = made.replayed.cluster, made.planner, made.store
     if not isinstance(cluster, IdealCluster):
         times: dict[str, Any] = {"interval_s": SLURM_INTERVAL_S, "stands_until": made.stands_until}
@@ -141,9 +146,10 @@ def ideal_setup(trace: Trace, described: ClusterDescription, request: ReplayRequ
     model = PublishedSettings.of(settings)
     config = {"model": "ideal", "nodes": list(described.gpus), "policy": name, "parameters": parameters,
               "placement": request.placement, "backfill": chosen, **settings,
-              "history": request.history or SAMPLES}  # fmt: skip
+              "history": request.history or SAMPLES, **({"moldable": True} if request.moldable else {})}  # fmt: skip
     each_order = bool(model.event_cost_s or model.costs_known) or not isinstance(placement, Count)
-    planner = DirectPlanner(policy, placement, chosen, each_order, counted=isinstance(placement, Count))
+    counted = isinstance(placement, Count)
+    planner = DirectPlanner(policy, placement, chosen, each_order, counted=counted, moldable=request.moldable)
     # a settled order takes a few cycles
     compiled = len(trace) >= COMPILE_FROM_JOBS and not planner.settled
     stage = profiled(trace, model) if model.profile_gpus else None

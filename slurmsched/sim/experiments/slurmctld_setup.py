@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from slurmsched.config import ScopeConfig, StarvationConfig
+from slurmsched.config import LeverConfig, StarvationConfig
 from slurmsched.errors import ConfigError, InputError
 from slurmsched.model import Plan, Ranking, Requeue, Snapshot
 from slurmsched.model.columns import Bools, Int64s, Labels
@@ -27,6 +27,7 @@ from slurmsched.sim.experiments.preemption_sections import SECTIONS, PreemptionS
 from slurmsched.sim.experiments.released_policies import make_policy
 from slurmsched.sim.experiments.replay_request import RECORDED_PHYSICS, ReplayRequest, make_placement
 from slurmsched.sim.experiments.replay_result import COMPILE_FROM_JOBS, SLURM_INTERVAL_S, PreparedReplay, ReplayResult
+from slurmsched.sim.moldable_starts import EVERY_PARTITION, MOLDABLE, ExpectedStartPlanner
 from slurmsched.sim.replay_stores import MemoryStore, learns_from_ended_jobs
 from slurmsched.sim.slurmctld.job_demands import SubmittedRequests
 from slurmsched.sim.slurmctld.simulated_slurmctld import SimulatedSlurmctld
@@ -178,13 +179,16 @@ def slurm_setup(trace: Trace, described: ClusterDescription, request: ReplayRequ
               "placement": request.placement, "requeue": request.requeue, "interval_s": SLURM_INTERVAL_S,
               "slurm": {**described.settings, **described.model, **settings}, **steering.config}  # fmt: skip
     requests = SubmittedRequests.of_trace(trace, described.layout, cpus_known=described.cpus_known)
-    if request.hints:
+    if request.hints and not request.moldable:  # else the trace has them, with run times
         requests = requests.with_columns(comment=Labels.constant(request.hints, len(requests)))
     cluster = SimulatedSlurmctld(trace, described.layout, model, seed=request.seed, requests=requests)
     store = learns_from_ended_jobs(MemoryStore(), steering.plugins, cluster, request.past)
     quiet = steering.orders and model.calc_period_s > 0
+    planner = steering.planner
+    if planner is not None and request.moldable:
+        planner = ExpectedStartPlanner(planner, described.cpus_known)
     return PreparedReplay(
-        ReplayResult(cluster, config), steering.planner, store, compiled=len(trace) >= COMPILE_FROM_JOBS,
+        ReplayResult(cluster, config), planner, store, compiled=len(trace) >= COMPILE_FROM_JOBS,
         stands_until=QuietTimes(steering.plugins[0], steering.requeues, model).until if quiet else None,
     )  # fmt: skip
 
@@ -214,24 +218,25 @@ def _steering(request: ReplayRequest) -> PlannerWithStore:
     word, name, parameters, _ = request.discipline
     policy = None if word in BARE else make_policy(name, parameters)
     tiers, starvation = _tiers(request), StarvationConfig(age_cap_s=request.age_cap_s)
+    lever = MOLDABLE if request.moldable else LeverConfig()
     if request.preempt is not None:
         if policy is None:
             raise ConfigError(f"{word} ranks no jobs, so it preempts none", key="preempt")
         sections = PreemptionSections.of(request.preempt)
         config: dict[str, Any] = {section: getattr(sections, section).model_dump() for section in SECTIONS}
-        planner = replace(sections.planner(policy, word), tiers=tiers, starvation=starvation)
+        planner = replace(sections.planner(policy, word), tiers=tiers, starvation=starvation, lever=lever)
         return PlannerWithStore(planner, (policy,), config | {"hints": request.hints}, sections.model)
     if policy is None:
         return PlannerWithStore()  # Slurm's own priority has the tiers in it
     placement = make_placement(request)
-    planner = DaemonPlanner(policy, word, ScopeConfig(partitions=("*",)), tiers=tiers, starvation=starvation)
+    planner = DaemonPlanner(policy, word, EVERY_PARTITION, lever, tiers=tiers, starvation=starvation)
     preempts = request.requeue and is_preemptive(policy)
     config = {"tiers": list(request.tiers)} if tiers else {}
     config |= {"age_cap_s": request.age_cap_s} if request.age_cap_s else {}
+    config |= {"moldable": True} if request.moldable else {}
     steered = RequeuePlanner(planner, placement) if preempts else planner
-    return PlannerWithStore(
-        steered, (policy, placement), config, orders=not (tiers or request.age_cap_s), requeues=preempts
-    )
+    orders = not (tiers or request.age_cap_s or request.moldable)
+    return PlannerWithStore(steered, (policy, placement), config, orders=orders, requeues=preempts)
 
 
 # Jobs that the cluster can hold.

@@ -246,6 +246,7 @@ class DirectPlanner:
     order costs something, or jobs may go on to better GPUs.
     counted: each snapshot has one node, and each of its jobs waits or runs: GPUs are only counted, as by the placement
     `count`, but faster.
+    moldable: waiting jobs with the hint `moldable` may start with fewer GPUs, as by `lever.moldable`.
     A preemptive policy orders running and waiting jobs alike; under any other one running jobs keep their GPUs.
     Raises ConfigError for another filling, and for one that policy or placement cannot do.
     """
@@ -255,6 +256,7 @@ class DirectPlanner:
     filling: Filling = "skip"
     each_order: bool = False
     counted: bool = False
+    moldable: bool = False
     changing: ChangingPolicy | None = field(init=False, repr=False, compare=False, default=None)
     overtaking: Overtaking | None = field(init=False, repr=False, compare=False, default=None)
 
@@ -278,11 +280,15 @@ class DirectPlanner:
     @property
     def settled(self) -> bool:
         """Whether the order of waiting jobs never changes, so that one plan serves the whole queue."""
-        return self.filling == "block" and arrivals_go_last(self.policy)
+        return self.filling == "block" and not self.moldable and arrivals_go_last(self.policy)
 
     def plan(self, snapshot: Snapshot) -> IdealPlan:
         """Who should hold GPUs now. The same snapshot gives the same plan."""
         ranking = self.policy.rank(snapshot)
+        if self.moldable:
+            from slurmsched.sim.moldable_starts import moldable_ranking  # late, with pydantic
+
+            ranking = moldable_ranking(ranking, snapshot)
         if self.counted and self.preemptive and ranking.changes is None:
             return self._counted(snapshot, ranking)
         host = hosts_of(snapshot, ranking.changes)

@@ -399,7 +399,7 @@ def _easy_starts(cluster: SlurmctldState, records: QueueRecords) -> list[Start]:
     rows: Int64s = found[np.sort(np.unique(found, return_index=True)[1])]
     if not len(rows):
         return []
-    gpus, demand = cluster.trace.gpus[rows], cluster.demand
+    gpus, demand = cluster.gpus[rows], cluster.demand
     if gpus.min() > cluster.free.sum():
         return []
     times, free = _outlook(cluster)

@@ -150,6 +150,7 @@ class SimulatedJobs:
     factors: priority points that never change.
     points: those of fair share, of the rows that it is given.
     refused: it was not let in, and counts nowhere.
+    speed: of its runs, 1 = with the GPUs that its user asked for.
     """
 
     # Over 30 lines: one line for each array of the state.
@@ -178,6 +179,7 @@ class SimulatedJobs:
         self.ended_as = np.full(rows, int(JobState.COMPLETED), np.int64)
         self.factors, self._points = np.zeros(rows) if factors is None else factors, points
         self.refused = np.zeros(rows, np.bool_)
+        self.speed = np.ones(rows)
         array, ids = requests.array_id, trace.job_id
         self.record_id: Int64s = np.where(array > 0, array, ids).astype(np.int64)
         # Tasks get new ids as they start; the last one is left with the array's own.
@@ -290,7 +292,7 @@ class SimulatedJobs:
         self.changed(row)
         if np.isnan(self.first_start_s[row]):
             self.first_start_s[row] = now_s
-        needed = self.trace.duration_s[row] - self.kept_s[row] + self._restart_cost_s(row)
+        needed = (self.trace.duration_s[row] - self.kept_s[row]) / self.speed[row] + self._restart_cost_s(row)
         limit_s, late_s = self.trace.time_limit_s[row], self.model.time_limit_check_s
         if needed > limit_s:
             self.ended_as[row] = int(JobState.TIMEOUT)
@@ -346,7 +348,7 @@ class SimulatedJobs:
         self.runs.note(row, float(self.start_s[row]), now_s)
         kept = self._survives_s(row, now_s)
         self.executed_s[row] += run_s
-        self.wasted_s[row] += run_s - (kept - self.kept_s[row])
+        self.wasted_s[row] += run_s - (kept - self.kept_s[row]) / self.speed[row]
         self.kept_s[row], self.stopped_s[row], self.start_s[row] = kept, now_s, NAN
         self.saved_s[row] = self.safe_s[row] = NAN
         self.leave_s[row] = np.inf
@@ -354,7 +356,7 @@ class SimulatedJobs:
     def _progress_s(self, row: int, now_s: float) -> float:
         """Work of all runs, this one included, as far as it is not lost yet [s]."""
         run_s = now_s - self.start_s[row]
-        return float(self.kept_s[row] + max(0.0, run_s - self._restart_cost_s(row)))
+        return float(self.kept_s[row] + max(0.0, run_s - self._restart_cost_s(row)) * self.speed[row])
 
     def _survives_s(self, row: int, now_s: float) -> float:
         """What of that is left if the run ends now [s]."""

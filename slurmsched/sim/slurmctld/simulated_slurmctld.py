@@ -333,7 +333,7 @@ class SimulatedSlurmctld(SlurmctldEvents):
 
 
 def outcomes_of(cluster: SimulatedSlurmctld) -> JobOutcomes:
-    """What became of the jobs that ended so far."""
+    """What became of the jobs that ended so far. A job that was resized counts with the GPUs of its last run."""
     job, trace = cluster.job, cluster.trace
     ended = np.isfinite(job.end_s)
     return JobOutcomes(
@@ -346,4 +346,5 @@ def outcomes_of(cluster: SimulatedSlurmctld) -> JobOutcomes:
         useful_s=frozen((job.executed_s - job.wasted_s)[ended], np.float64),
         preemptions=frozen(job.restarts[ended], np.int64),
         cluster_gpus=int(cluster.capacity.sum()),
+        gpu_share=(cluster.gpus / np.maximum(trace.gpus, 1))[ended] if (cluster.gpus != trace.gpus).any() else None,
     )

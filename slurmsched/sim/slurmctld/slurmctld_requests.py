@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from slurmsched.errors import InputError
 from slurmsched.model import SetNice, SetSiteFactor
+from slurmsched.model.gpu_selection import counted, nodes_of_size
 from slurmsched.model.hints import parse_hints
 from slurmsched.model.plan import (
     Action,
@@ -14,6 +16,7 @@ from slurmsched.model.plan import (
     MoveReservation,
     Requeue,
     Reserve,
+    SetSize,
     SetStart,
     Signal,
     Step,
@@ -41,6 +44,8 @@ def step_refusal(cluster: SlurmctldState, step: Step) -> str:
             return "" if row_in_phase(cluster, step, *_ALIVE) >= 0 else "Invalid job id specified"
         case Requeue() | Signal():
             return "" if row_in_phase(cluster, step, JobPhase.RUNNING) >= 0 else "Job is not running"
+        case SetSize():
+            return _not_resized(cluster, step)
         case AllowStart() | SetStart():
             return "" if row_in_phase(cluster, step, JobPhase.PENDING) >= 0 else "Job is no longer pending execution"
     return f"no such step here: {step.kind}"
@@ -65,6 +70,10 @@ def do_step(cluster: SlurmctldState, step: Step) -> None:
             cluster.delay(row_in_phase(cluster, step, JobPhase.PENDING), step.start_s)
         case SetStart():
             cluster.delay(row_in_phase(cluster, step, JobPhase.PENDING), step.new)
+        case SetSize():
+            for row in _waiting_rows(cluster, step):
+                cluster.resize(row, counted(step.new), nodes_of_size(step.new))
+            cluster.poke()
 
 
 def row_in_phase(cluster: SlurmctldState, step: Step, *phases: JobPhase) -> int:
@@ -74,6 +83,23 @@ def row_in_phase(cluster: SlurmctldState, step: Step, *phases: JobPhase) -> int:
     fits = [row for row in rows if job.phase[row] in phases]
     exact = [row for row in fits if cluster.trace.job_id[row] == step.job_id or job.phase[row] == JobPhase.PENDING]
     return exact[0] if exact else -1
+
+
+def _waiting_rows(cluster: SlurmctldState, step: Step) -> list[int]:
+    """Rows of the step's job, or of the waiting tasks of its array."""
+    job = cluster.job
+    rows = [row for row in cluster.rows_of(step.job_id) if job.submit_s[row] == step.submit_s]
+    return [row for row in rows if job.phase[row] == JobPhase.PENDING]
+
+
+def _not_resized(cluster: SlurmctldState, step: SetSize) -> str:
+    if not (rows := _waiting_rows(cluster, step)):
+        return "Job is no longer pending execution"
+    try:
+        cluster.resized_demand(rows[0], counted(step.new), nodes_of_size(step.new))
+    except InputError:
+        return "Requested node configuration is not available"
+    return ""
 
 
 def _not_joined(cluster: SlurmctldState, step: JoinReservation) -> str:

@@ -75,6 +75,7 @@ class SlurmctldSettings:
     save_s: from the signal that a job's ckpt hint asks for until the work it had done by then is safe; it works on
         meanwhile.
     leaves_saved: it requeues itself then; else it works until it is told to go.
+    serial: share of a job's work that other numbers of GPUs do not change, by Amdahl's law.
     """
 
     epoch_s: float = 0.0
@@ -134,6 +135,7 @@ class SlurmctldSettings:
     checkpoint_s: float = 0.0
     save_s: float = 10.0
     leaves_saved: bool = False
+    serial: float = 0.02
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -142,6 +144,8 @@ class SlurmctldSettings:
                 raise ConfigError(f"must not be negative, got {value}", key=f"model.{name}")
         if self.backfill not in ("slurm", "easy", "none"):
             raise ConfigError(f'must be "slurm", "easy" or "none", got {self.backfill!r}', key="model.backfill")
+        if self.serial > 1:
+            raise ConfigError(f"must be at most 1, got {self.serial}", key="model.serial")
         if not self.damping > 0:
             raise ConfigError(f"must be above 0, got {self.damping}", key="model.damping")
         if 0 < self.decay_half_life_s < 1:

@@ -116,7 +116,7 @@ def _records(cluster: SimulatedSlurmctld) -> tuple[Int64s, Int64s, Int64s]:
 def _jobs(cluster: SimulatedSlurmctld) -> Jobs:
     job, trace, asked, now_s = cluster.job, cluster.trace, cluster.job.requests, cluster.now_s
     rows, shown, tasks = _records(cluster)
-    phase, gpus = job.phase[rows], trace.gpus[rows]
+    phase, gpus = job.phase[rows], cluster.gpus[rows]
     pending, running = phase == JobPhase.PENDING, phase == JobPhase.RUNNING
     run_s = np.where(running, now_s - job.start_s[rows], 0.0)
     executed_s = job.executed_s[rows] + run_s
@@ -150,6 +150,8 @@ def _jobs(cluster: SimulatedSlurmctld) -> Jobs:
         "cpus": cluster.demand.cpus[rows],
         "memory_mib": asked.memory_mib[rows],
         "gpus": gpus,
+        "tasks": np.where(pending, cluster.demand.nodes[rows], 0),
+        "gpus_by": Labels.constant("node", len(rows)),
         "gpu_request": _requests(asked.gpu_type.take(rows), gpus),
         "nice": job.nice[rows],
         "site_factor": job.site[rows],

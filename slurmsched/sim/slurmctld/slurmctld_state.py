@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slurmsched.allocation.elastic import amdahl
 from slurmsched.kernels.slurmctld_nodes import NodeOrder
 from slurmsched.model import JobState, MoveReservation, Reserve
 from slurmsched.model.columns import Bools, Floats, Int64s
@@ -73,6 +74,8 @@ class SlurmctldState:
         self.trace = trace = trace.with_columns(time_limit_s=time_limits(trace, requests, self.layout, tree))
         self.alike = self.demand.alike(trace.time_limit_s)  # of each job, a number for what it asks for
         self.requests_differ = int(self.alike.max(initial=-1)) + 1
+        self.gpus, self._resized = trace.gpus.copy(), dict[tuple[int, int], int]()  # a number for each new request
+        self._alike_own = self.alike.copy()
         self.limits = LimitTable(self.layout, requests, amounts(trace, self.model.safe_limits), tree, RUNNING)
         self.budgets = UsageLimits(self.limits, trace, self.layout, requests, self.model)
         self.entry = Admission.of(trace, requests, self.layout, tree, self.demand.nodes, self.demand.never, self.limits)
@@ -233,6 +236,32 @@ class SlurmctldState:
         self.job.eligible_s[row] = max(start_s, self._now_s)
         self.job.changed(row)
         self._events.push(float(self.job.eligible_s[row]), EventKind.ELIGIBLE, row, int(self.job.restarts[row]))
+
+    def resized_demand(self, row: int, gpus: int, nodes: int) -> JobDemands:
+        """What a job would take from its nodes with so many GPUs, on so many nodes if they are several; of one row.
+
+        Raises InputError if these nodes can never hold it.
+        """
+        requests = self.job.requests.take(np.array([row]))
+        if nodes > 1 and requests.nodes[0]:
+            cpus = requests.cpus * nodes // requests.nodes
+            requests = requests.with_columns(nodes=np.array([nodes]), cpus=cpus)
+        one = self.trace.take(np.array([row])).with_columns(gpus=np.array([gpus]), counted=np.ones(1, np.bool_))
+        return JobDemands.of(one, requests, self.layout, self.model)
+
+    def resize(self, row: int, gpus: int, nodes: int) -> None:
+        """A waiting job asks for so many GPUs from now on. Limits, usage and priority count its own request."""
+        made = self.resized_demand(row, gpus, nodes)
+        for name in ("nodes", "need", "last", "parted"):
+            getattr(self.demand, name)[row] = getattr(made, name)[0]
+        own = int(self._alike_own[row])
+        if gpus != self.trace.gpus[row]:
+            self.requests_differ += (own, gpus) not in self._resized
+            own = self._resized.setdefault((own, gpus), self.requests_differ - 1)
+        self.alike[row], self.gpus[row] = own, gpus
+        has, asked = amdahl(np.array([gpus, self.trace.gpus[row]]), self.model.serial)
+        self.job.speed[row] = has / asked
+        self.job.changed(row)
 
     # -- what follows from events
 

@@ -1,0 +1,93 @@
+"""Sizes chosen at the start in replays, on both clusters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slurmsched.model import Plan, SetSize
+from slurmsched.model.trace import Trace
+from slurmsched.sim.experiments.comparison import policy_title, with_moldable_starts
+from slurmsched.sim.experiments.replay_request import ReplayRequest
+from slurmsched.sim.experiments.replay_session import ReplaySession
+from slurmsched.sim.moldable_starts import planned_starts, with_run_times
+from slurmsched.sim.slurmctld.job_demands import SubmittedRequests
+from slurmsched.sim.slurmctld.simulated_slurmctld import SimulatedSlurmctld
+from slurmsched.sim.slurmctld.slurmctld_settings import SlurmctldSettings
+
+HINTS = "slurmsched: moldable=yes min_gpus=2 max_gpus=8"
+# Job 1 holds half of eight GPUs. Job 2 wants all eight, and may start with four.
+TWO = Trace.of(job_id=[1, 2], gpus=[4, 8], submit_s=[0, 1], duration_s=[3_000, 1_000], time_limit_s=[15_000, 5_000],
+               comment=["", HINTS])  # fmt: skip
+IDEAL = ReplayRequest(cluster="1x8", policy="fifo", placement="consolidated", physics="amdahl")
+SLURM = ReplayRequest(cluster="1x8", policy="fifo", model="slurm")
+SLOWER = (0.02 + 0.98 / 4) / (0.02 + 0.98 / 8)  # Amdahl's law: four GPUs in place of eight
+
+
+def runs(request: ReplayRequest, trace: Trace = TWO) -> dict[int, tuple[float, float]]:
+    """First start and executed time of each job [s]."""
+    session = ReplaySession(trace, request)
+    done = session.run().outcomes
+    times = zip(done.first_start_s.tolist(), done.executed_s.tolist(), strict=True)
+    return dict(zip(done.job_id.tolist(), times, strict=True))
+
+
+def test_planned_starts__no_job_delays_one_before_it() -> None:
+    """Eight GPUs, four are free now and all from 100 s on. The second job fits beside them, the third behind."""
+    times, free = np.array([0.0, 100.0]), np.array([4, 8])
+    found = planned_starts(times, free, np.array([8, 4, 4, 9]), np.array([50.0, 100.0, 101.0, 1.0]))
+    assert found.tolist()[:3] == [100.0, 0.0, 150.0]
+    assert np.isnan(found[3])
+
+
+@pytest.mark.parametrize(("request_", "late_s"), [(IDEAL, 0.0), (SLURM, 70.0)], ids=["ideal", "slurm"])
+def test_moldable__starts_with_what_is_free_and_runs_longer(request_: ReplayRequest, late_s: float) -> None:
+    """Without it job 2 waits until job 1 has ended. On Slurm a cycle a minute writes the size."""
+    plain, chosen = runs(request_), runs(replace(request_, moldable=True))
+    assert runs(replace(request_, moldable=True, hints=HINTS))[2] == chosen[2]
+    assert plain[2][0] >= 3_000.0
+    assert chosen[2][0] <= 1.0 + late_s
+    assert chosen[2][1] == pytest.approx(1_000.0 * SLOWER)
+    assert chosen[1] == plain[1]
+
+
+@pytest.mark.parametrize("request_", [IDEAL, SLURM], ids=["ideal", "slurm"])
+def test_moldable__not_where_it_would_end_later(request_: ReplayRequest) -> None:
+    """Job 1 is to end soon by its limit; a job without the hint keeps its own size anyhow."""
+    soon = TWO.with_columns(duration_s=np.array([300.0, 1_000.0]), time_limit_s=np.array([400.0, 5_000.0]))
+    for trace in (soon, TWO.with_columns(comment=["", "slurmsched: min_gpus=2 max_gpus=8"])):
+        assert runs(replace(request_, moldable=True), trace) == runs(request_, trace)
+
+
+def test_resize__of_a_waiting_job_and_back() -> None:
+    """The model gives it what it asks for now; with its own request again it is as it was. A running job is refused."""
+    model = SlurmctldSettings(backfill="none", batch_sched_delay_s=0.0)
+    made = SimulatedSlurmctld(TWO, [8], model, requests=SubmittedRequests.plain(2))
+    made.advance(10.0)
+    alike = made.alike.tolist()
+
+    def told(job_id: int, submit_s: float, new: str, old: str) -> str:
+        return made.apply(Plan((SetSize(job_id, submit_s, "why", old=old, new=new, base=old),))).outcomes[0].message
+
+    assert told(2, 1.0, "gpu:9", "gpu:8") == "Requested node configuration is not available"
+    assert told(1, 0.0, "gpu:2", "gpu:4") == "Job is no longer pending execution"
+    assert told(2, 1.0, "gpu:5", "gpu:8") == ""
+    assert (made.gpus.tolist(), made.alike[1] in alike) == ([4, 5], False)
+    assert told(2, 1.0, "gpu:8", "gpu:5") == ""
+    assert (made.gpus.tolist(), made.alike.tolist(), made.job.speed.tolist()) == ([4, 8], alike, [1.0, 1.0])
+
+
+def test_run_times__moldable_jobs_say_how_long_they_run() -> None:
+    """One that says so itself keeps its word."""
+    trace = TWO.with_columns(comment=[f"{HINTS} dur=7m", HINTS])
+    assert list(with_run_times(trace, "").comment) == [f"{HINTS} dur=7m", f"{HINTS} slurmsched: dur=1000s"]
+    assert list(with_run_times(trace, "slurmsched: topo=any").comment) == ["slurmsched: topo=any"] * 2
+
+
+def test_compare__without_and_with() -> None:
+    """Slurm alone has no sizes to choose; the title says which is which."""
+    slurm = replace(SLURM, policy="slurm")
+    found = with_moldable_starts([replace(SLURM, moldable=True), replace(slurm, moldable=True)])
+    assert [policy_title(each) for each in found] == ["fifo", "fifo +moldable", "slurm"]
