@@ -1,22 +1,24 @@
-"""`policy`: what policies, placements and estimators there are, and their parameters."""
+"""`policy`: what policies, placements and estimators there are, their parameters, and training of those that learn."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
 from slurmsched.cli import completers, framework
-from slurmsched.cli.framework import CommandGroup, Output, read_config
+from slurmsched.cli.framework import CommandGroup, Output, read_config, refuse_folder
 from slurmsched.cli.listing import Choice, Column, Listing, listed
+from slurmsched.cli.replay_options import FILE
 
 
 @click.group("policy", cls=CommandGroup)
 def command() -> None:
-    """List and describe policies, placements and estimators."""
+    """List, describe and train policies, placements and estimators."""
 
 
 LISTING = Listing(
@@ -171,3 +173,52 @@ def _default(spec: dataclasses.Field[Any]) -> Any:
     if spec.default is not dataclasses.MISSING:
         return spec.default
     return spec.default_factory() if spec.default_factory is not dataclasses.MISSING else None
+
+
+@framework.examples(
+    ("slurmsched policy train dl2 elastic.csv --cluster 16x4 --out dl2.json", "Weights for dl2."),
+)
+@framework.with_command(command, "train")
+@click.argument("name", metavar="POLICY", shell_complete=completers.plugins("policies"))
+@click.argument("trace", type=FILE)
+@click.option("--out", "target", type=FILE, required=True, help="Write the weights to this file.")
+@click.option("--cluster", default="auto", show_default=True, metavar="NxG|FILE|auto", help="As in replay.")
+@click.option("--placement", default="consolidated", show_default=True, metavar="NAME", help="As in replay.")
+@click.option("--physics", default="amdahl", show_default=True, metavar="NAME", help="As in replay.")
+@click.option("--round", "round_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="As in replay.")
+@click.option("--episodes", type=click.IntRange(min=0), default=40, show_default=True,
+              help="Number of replays after the first, from which it learns by what its choices bring.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="As in replay.")
+def train(
+    out: Output, name: str, trace: Path, target: Path, episodes: int, seed: int, **words: Any
+) -> None:  # fmt: skip
+    """Train the network of POLICY by replays of TRACE.
+
+    POLICY is dl2, with parameters as in replay: dl2:speeds=goodput. The first replay teaches the simple rule, as the
+    policy has it without weights. The others try choices, and keep what shortens the mean JCT. The same seed gives the
+    same file. The trace needs jobs with the hints min_gpus and max_gpus. Nothing is asked of Slurm.
+    """
+    from slurmsched.logs import configure
+    from slurmsched.registry import make_plugin
+    from slurmsched.sim.experiments.policy_training import check_trainable
+    from slurmsched.sim.experiments.policy_training import train as trained
+    from slurmsched.sim.experiments.replay_request import ReplayRequest, parse_policy
+    from slurmsched.sim.traces.trace_io import load_trace
+
+    configure("warning")
+    refuse_folder(target)
+    plugin, parameters = parse_policy(name)
+    check_trainable(plugin)
+    policy, found = make_plugin("policies", plugin, parameters), list[dict[str, float]]()
+
+    def note(number: int, mean_jct_s: float) -> None:
+        found.append({"replay": number, "avg_jct_s": mean_jct_s})
+        if not out.as_json:
+            out.line(f"replay {number}: mean JCT {mean_jct_s:,.0f} s")
+
+    network = trained(load_trace(trace).trace, ReplayRequest(seed=seed, **words), policy, episodes, seed, note)
+    target.write_text(network.text())
+    if out.as_json:
+        out.json({"file": str(target.resolve()), "replays": found}, schema="train")
+    else:
+        out.line(f"{target.resolve()}: name it as weights of the policy", "ok")

@@ -14,6 +14,8 @@ import click
 import pytest
 
 from slurmsched.cli.main import cli, main
+from slurmsched.estimators.policy_network import PolicyNetwork
+from slurmsched.policies.dl2 import FEATURES
 from tests.live.test_docs import NAMES, wanted
 from tests.unit.test_docs import ROOT, SHOWN
 
@@ -80,6 +82,9 @@ physics = "spread"
 EIGHTS = "job_id,num_gpus,submit_s,duration_s,model\n" + "".join(
     f"{job},8,0,{9000 + job},Transformer (batch size 256)\n" for job in range(4)
 )
+ELASTIC = "job_id,num_gpus,submit_s,duration_s,comment\n" + "".join(
+    f"{job},2,{600 * job},{3000 + 900 * job},slurmsched: min_gpus=1 max_gpus=8\n" for job in range(4)
+)
 NEEDED = "gpu_s\n60.0\n600.0\n7200.0\n"
 
 
@@ -123,6 +128,8 @@ def laid(folder: Path) -> None:
         "dgx.conf": GRES,
         "eights.csv": EIGHTS,
         "all.csv": EIGHTS,
+        "elastic.csv": ELASTIC,
+        "dl2.json": PolicyNetwork.new(FEATURES, 0).text(),
     }.items():
         (folder / name).write_text(text)
     (folder / "FILE").write_text("time,active,total\n" + "".join(f"{at * 600},{at % 7},8\n" for at in range(400)))
