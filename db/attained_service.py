@@ -5,13 +5,14 @@ Times are Unix seconds, attained service is in GPU seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from math import isfinite, isnan, nan
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 SOURCES = ("observed", "requeue", "record", "sacct")  # from weak to strong
+T = TypeVar("T")
 
 
 class EarlierRun(Protocol):
@@ -350,13 +351,18 @@ def completed_in_sacct(service: Service, sacct_runs: Iterable[EarlierRun]) -> bo
 
 
 def _strongest_ends(ends: Iterable[RunEnded], latest: int) -> list[RunEnded]:
-    """One end a run up to number `latest`: of the strongest source, and of equal ones the last."""
-    best: dict[int, RunEnded] = {}
+    """One end a run up to number `latest`, in the order of runs."""
+    best = strongest((end for end in ends if end.run <= latest), lambda end: end.run, lambda end: end.source)
+    return sorted(best, key=lambda end: end.run)
+
+
+def strongest(ends: Iterable[T], key: Callable[[T], Hashable], source: Callable[[T], str]) -> list[T]:
+    """One end a key: of the strongest of SOURCES, and of equal ones the last."""
+    best: dict[Hashable, T] = {}
     for end in ends:
-        rank = SOURCES.index(end.source)
-        if end.run <= latest and (end.run not in best or rank >= SOURCES.index(best[end.run].source)):
-            best[end.run] = end
-    return [best[run] for run in sorted(best)]
+        if (of := key(end)) not in best or SOURCES.index(source(end)) >= SOURCES.index(source(best[of])):
+            best[of] = end
+    return list(best.values())
 
 
 def _ended_runs(service: Service, sacct_runs: Iterable[EarlierRun]) -> list[EarlierRun]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import sqlalchemy as sa
 
 from slurmsched.db import database as engines
 from slurmsched.db import schema
-from slurmsched.db.attained_service import SOURCES
+from slurmsched.db.attained_service import strongest
 from slurmsched.model.columns import NAN
 
 
@@ -267,7 +268,8 @@ def runs_since(url: str, since_s: float) -> list[RunFacts]:
     for row in first:
         job = _of(made, row)
         job.start_s, job.held_s, job.gpus = row["start_s"], row["start_s"], row["gpus"]
-    for end in _strongest_rows(over):
+    run_of, source_of = itemgetter("job_id", "first_submit_s", "run"), itemgetter("source")
+    for end in strongest(over, run_of, source_of):
         _of(made, end).add_end(end)
     for row in going:
         if row["run_start_s"] is not None:
@@ -302,16 +304,6 @@ def cycle_sums(url: str, since_s: float) -> CycleSums:
 def _of(made: dict[Key, RunFacts], row: dict[str, Any]) -> RunFacts:
     key = row["job_id"], row["first_submit_s"]
     return made.setdefault(key, RunFacts(*key))
-
-
-def _strongest_rows(ends: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One end a run: of the strongest source, and of equal ones the last."""
-    best: dict[tuple[int, float, int], dict[str, Any]] = {}
-    for end in ends:
-        key = end["job_id"], end["first_submit_s"], end["run"]
-        if key not in best or SOURCES.index(end["source"]) >= SOURCES.index(best[key]["source"]):
-            best[key] = end
-    return list(best.values())
 
 
 def _known_or(value: float, otherwise: float) -> float:

@@ -40,7 +40,7 @@ def _cell(wiring: GpuTopology, i: int, j: int) -> str:
     return f"{'NV' if kind == LinkKind.NVLINK else kind.name}{lanes if kind >= LinkKind.XGMI else ''}"
 
 
-def compiled_links(line: ConfLine) -> tuple[str, ...]:
+def links_in_comment(line: ConfLine) -> tuple[str, ...]:
     """The lines about true links in the comment before a line; () if `topology compile` did not write it."""
     rows = [text for text in line.comment.split("\n") if _HEAD.fullmatch(text) or _ROW.fullmatch(text)]
     return tuple(rows) or ((_COMPILED,) if _COMPILED in line.comment else ())
@@ -327,7 +327,7 @@ def _line(line: ConfLine, warnings: list[str]) -> GresLine | None:
         warnings.append(f"{line.where}: {what}; the line is left out")
         return None
     found = GresLine(
-        nodes, line.get("name").lower(), (), line.get("autodetect").lower(), line.where, compiled_links(line)
+        nodes, line.get("name").lower(), (), line.get("autodetect").lower(), line.where, links_in_comment(line)
     )
     if found.name and found.autodetect and not nodes:  # Slurm: "In-line AutoDetect requires NodeName to take effect"
         warnings.append(f"{line.where}: AutoDetect on a line without NodeName takes no effect")
