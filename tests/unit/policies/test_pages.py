@@ -68,7 +68,14 @@ def test_page__derived_columns_are_right() -> None:
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in PAGES.glob("*.md") if path.stem != "README"))
 def test_page__says_what_a_reader_asks(name: str) -> None:
-    """Inputs, whether it preempts, its source, six jobs, when to use it, and what it costs."""
+    """Inputs, whether it preempts, its source, four to six jobs, when to use it, and what it costs."""
     text = (PAGES / f"{name}.md").read_text(encoding="utf-8")
-    asked = ("- Inputs", "preempt", "- Source:", "ix jobs|ix waiting|ix elastic|ix new", r"[Uu]se it|\bWhen", "Cost:")
+    asked = (
+        "- Inputs",
+        "preempt",
+        "- Source:",
+        r"(?i)\b(four|five|six) (\w+ )?jobs|six (waiting|elastic|new)",
+        r"[Uu]se it|\bWhen",
+        "Cost:",
+    )
     assert [each for each in asked if not re.search(each, text)] == []
