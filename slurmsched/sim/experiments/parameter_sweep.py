@@ -288,7 +288,8 @@ def point_key(request: ReplayRequest, trace: Trace, digest: str) -> str:
     if files := _files([parameters, parse_policy(request.placement, "placement")[1]]):
         described["files"] = files
     others = {"hints": request.hints, "settings": dict(request.settings), "preempt": request.preempt,
-              "tiers": request.tiers, "age_cap_s": request.age_cap_s, "origin_s": request.origin_s}  # fmt: skip
+              "tiers": request.tiers, "age_cap_s": request.age_cap_s, "origin_s": request.origin_s,
+              "moldable": request.moldable}  # fmt: skip
     described |= {name: value for name, value in others.items() if value != getattr(ReplayRequest(), name)}
     if request.past:
         described["past"] = [request.past, _digest(Path(request.past))]

@@ -186,7 +186,7 @@ def test_point_key__differs_with_every_field_of_a_request(tmp_path: Path) -> Non
         "history": str(history), "past": str(past), "round_s": 1.0, "restart_cost_s": 1.0, "requeue": False, "seed": 1,
         "settings": {"bf_interval_s": 9.0}, "parameters": {"x": 1}, "physics": "spread", "topology": "dgx-1v",
         "preempt": {}, "hints": "deadline=1h", "tiers": ("partition",), "age_cap_s": 60.0,
-        "origin_s": 1.0,
+        "origin_s": 1.0, "moldable": True,
     }  # fmt: skip
     assert set(changed) == {spec.name for spec in fields(ReplayRequest)}
     here = ReplayRequest(cluster="1x4", policy="fifo")
