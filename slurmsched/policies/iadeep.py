@@ -56,7 +56,7 @@ class IaDeep(CoScheMl):
         criteria={
             "submit_s": "submitted {at}",
             "beside": "on GPUs of job {0+}",
-            "kept": "makes {} of its progress there",
+            "made": "makes {} of its progress there",
             "batch": "with a batch of {}",
         },
     )
@@ -72,7 +72,7 @@ class IaDeep(CoScheMl):
             chosen = self._chosen(snapshot, rows, hints)
             kept[rows] = np.round(chosen.progress, 2)
             batch[rows] = [each or inf for each in chosen.batches]
-        why = {"submit_s": arrival_s(jobs), "beside": host, "kept": kept, "batch": batch}
+        why = {"submit_s": arrival_s(jobs), "beside": host, "made": kept, "batch": batch}
         return Ranking(order, why=why, changes=JobChanges(beside=host))
 
     def _lost(self, snapshot: Snapshot, rows: Sequence[int], hints_of: Callable[[int], Hints]) -> float:

@@ -44,7 +44,7 @@ def test_iadeep__the_example_of_the_page() -> None:
     assert 1 not in beside(IaDeep(most=2), job1="share=no")
     why = IaDeep(most=2).rank(queue()).why
     assert why["batch"].tolist() == [128.0, 80.0, 128.0, 128.0, 32.0, np.inf]
-    assert (why["kept"][3], why["kept"][0]) == (0.56, 0.94)
+    assert (why["made"][3], why["made"][0]) == (0.56, 0.94)
 
 
 def test_best_batches__of_jobs_without_a_choice_are_their_own() -> None:
