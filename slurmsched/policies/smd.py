@@ -17,7 +17,7 @@ from slurmsched.estimators.throughputs import EqualSpeeds
 from slurmsched.model import PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.ordering import ordered
-from slurmsched.model.parameters import Count, Part, Period, check_ranges
+from slurmsched.model.parameters import Count, Part, Period, SlotCount, check_ranges
 from slurmsched.protocols import Estimator, SpeedEstimator
 
 LEAST_S = 1.0  # a job that is about to end counts as so long from its end
@@ -57,7 +57,7 @@ class Smd:
     )
 
     interval_s: Period = 60.0
-    roundings: Count = 16
+    roundings: SlotCount = 16
     most_jobs: Count = 300
     serial: Part = 0.02
     speeds: SpeedEstimator = field(default_factory=EqualSpeeds)
