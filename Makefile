@@ -19,9 +19,11 @@ MINUTES ?= 30
 SEED ?= 1
 KERNEL_TESTS := kernels placements# measured by themselves: measuring all that is uncompiled takes CI too long
 WHOLE_KERNELS := backfill_slots free_gpus gang_fit gang_series gpu_set_search gpu_share_fit isolated_share job_scan nice_spacing ranking_walks service_queues slurm_gpu_pick slurmctld_nodes slurmctld_passes# no branch untested
-DECIDING := allocation estimators kernels model placements planning policies sim resources testing topology
+CALLERS := placements planning/priorities resources sim testing topology# whose code calls kernels
+DECIDING := $(if $(COVERAGE),allocation estimators model placements planning policies resources sim testing topology,$(CALLERS))
 BENCH_ARGS ?=
-UNITS := tests/unit tests/cases# what a bare machine and the newest versions run: laws and replays are test-fast's
+UNITS := tests/unit tests/cases# what the newest versions run: laws and replays are test-fast's
+BARE := tests/cases $(patsubst %,tests/unit/%,cli daemon db observe plugin slurm)# what depends on the machine
 PLOTLY := 4.1.1
 
 .DEFAULT_GOAL := help
@@ -39,7 +41,7 @@ test: lint types docs test-fast test-nojit test-promtool test-browser test-live 
 test-fast: $(STAMP) ## Tests that need neither Slurm nor browser
 	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 
-test-nojit: $(STAMP) ## Tests of deciding code once more, kernels as plain Python, with coverage
+test-nojit: $(STAMP) ## Tests of what calls kernels once more, these as plain Python (with coverage: of all deciding code)
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest $(PARALLEL) $(if $(COVERAGE),--cov,--cov=slurmsched/kernels) --cov-report= \
 		$(KERNEL_TESTS:%=tests/unit/%) $(PYTEST_ARGS)
 	@$(if $(PYTEST_ARGS),,$(BIN)/coverage report --show-missing --fail-under=100 --include='$(subst $() ,$(),$(WHOLE_KERNELS:%=slurmsched/kernels/%.py,))')
@@ -69,8 +71,8 @@ test-live-%:
 		&& $(LAB) exec --name test-$* -- python -m pytest -m 'live and $(alone)$(if $(filter $(NEWEST),$(suite)),, and not newest)' \
 		--part $(part) $(RETRY) tests/live $(PYTEST_ARGS)
 
-test-bare: ## lint, types, pages and unit tests on a Debian 13 that has only what the README names (root, debootstrap)
-	$(LAB) bare trixie -- make lint types docs test-fast PYTEST_ARGS='$(UNITS)'
+test-bare: ## Demo, pages and tests that depend on the machine, on a Debian 13 with only what the README names (root, debootstrap)
+	$(LAB) bare trixie -- make demo docs test-fast PYTEST_ARGS='$(BARE)'
 
 test-newest: ## Types and unit tests with the newest versions, ignoring the lock; says so where these are the locked ones
 	$(LAB) bare trixie -- make LOCKED= test-newest-inside
