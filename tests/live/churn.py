@@ -324,6 +324,7 @@ class ElasticChurn(Churn):
         for job, reason in column("%r", "PENDING").items():
             if reason == "BeginTime" and self.left(job):
                 self.note("restart", job=job)
+                self.changed.pop(job, None)  # a later start is no more
                 run("scontrol", "update", f"jobid={job}", "starttime=now", check=False)
 
     def left(self, job: int) -> int:
