@@ -272,6 +272,8 @@ def _other_size_now(action: SetSize, seen: CurrentJob) -> str:
     """ "" if the job asks for what the action replaces, in the same way, and for as many nodes, tasks and CPUs where
     these change."""
     nodes, tasks, cpus = (whole_number(seen.fields.get(name, ""), 1) for name in ("NumNodes", "NumTasks", "NumCPUs"))
+    if cpus < tasks:
+        return f"{CHANGED}: Slurm shows the nodes that it leaves"  # seen on 26.05.5 after a node failed
     texts = {
         "node": seen.gpus,
         "job": seen.fields.get("tres-per-job", ""),

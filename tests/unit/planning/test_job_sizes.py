@@ -121,6 +121,7 @@ def test_sizes__the_request_is_written_and_on_record() -> None:
         ({"gpu_request": "gpu:a100:1,gpu:v100:1"}, 4, "size-types"),
         ({"comment": "slurmsched: min_gpus=1 max_gpus=16"}, 16, "size-room"),  # no node has so many
         ({"features_asked": "a*2"}, 4, "size-room"),  # which nodes it may have is not known
+        ({"tasks": 2, "cpus": 1}, 4, ""),  # a gang that lost a node: Slurm shows the other one, until it waits again
     ],
 )
 def test_sizes__jobs_that_keep_theirs(row: dict[str, Any], gpus: int, rule: str) -> None:
