@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from math import ceil, isfinite, nan
+from math import isfinite, nan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from slurmsched.config import OperationsConfig, PreemptionConfig, ScopeConfig
 from slurmsched.errors import UnreadableError
 from slurmsched.model import Operation, Refusal, Rights, Site, Snapshot
-from slurmsched.model.columns import Bools
+from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.durations import HOUR_S
 from slurmsched.model.gpu_selection import counted, size_text
 from slurmsched.model.gres import normal_form, parse_gres
@@ -467,15 +467,15 @@ def part_not_allowed(action: Action | None, context: GateContext) -> str:
 
 def _may_share(hints: Hints, action: SetShards) -> bool:
     part, size = hints.gpu_part, action.shards_per_gpu
-    return bool(hints.share) and part is not None and shards_of_part(part, size) <= counted(action.new) <= size
+    if not hints.share or part is None:
+        return False
+    return int(shards_of_part(part, size)) <= counted(action.new) <= size
 
 
-def shards_of_part(part: float, size: int) -> int:
-    """The fewest shards that make up this part of a GPU. size: shards of a GPU."""
-    return max(ceil(part * size - ROUNDING), 1)
-
-
-ROUNDING = 1e-9  # 0.07 of 100 shards are 7, not 8
+def shards_of_part(part: float, size: Int64s | int) -> Int64s:
+    """The fewest shards that make up this part of each GPU. size: shards of a GPU. The shape of size."""
+    fewest = np.ceil(np.asarray(part * size) - 1e-9)  # 0.07 of 100 shards are 7, not 8
+    return np.maximum(fewest, 1).astype(np.int64)
 
 
 def part_disallowed_now(action: Action | None, context: GateContext) -> str:

@@ -13,7 +13,7 @@ from slurmsched.model import Ranking, Refusal, Rights, SetShardNode, SetShards, 
 from slurmsched.model.columns import Bools, Floats, Int64s, Labels
 from slurmsched.model.gres import device_shards
 from slurmsched.model.hints import hint_column
-from slurmsched.planning.gate import ROUNDING, shards_of_part
+from slurmsched.planning.gate import shards_of_part
 from slurmsched.planning.host_resources import CPUS, MOST_JOBS, RemainingRoom
 from slurmsched.planning.job_overrides import (
     SHARD_FIELDS,
@@ -255,7 +255,7 @@ class ShardWalk:
         fits = self._beside(request)
         has = str(self.active[row].nodes.sent) if row in self.active else ""
         own = fits & self.base.nodes.name.isin([has])
-        need = np.maximum(np.ceil(self.part[row] * self.size - ROUNDING), 1).astype(np.int64)
+        need = shards_of_part(self.part[row], self.size)
         spare = (self.size - self.used - need) / np.maximum(self.size, 1)
         good = (self.used > 0) & (spare >= 0) & (own if own.any() else fits)[:, None]
         if not good.any():
@@ -289,7 +289,7 @@ class ShardWalk:
                 continue
             key, size[row] = found
             of_key = groups.setdefault(key, [])
-            shards = shards_of_part(self.part[row], size[row])
+            shards = int(shards_of_part(self.part[row], size[row]))
             room = (group for group in of_key if self._total(group, size) + shards <= size[row])
             group = next(room, None)
             if group is None:
@@ -302,10 +302,10 @@ class ShardWalk:
                     ids = [str(self.base.jobs.job_id[other]) for other in group if other != row]
                     jobs = f"{'job' if len(ids) == 1 else 'jobs'} {' and '.join(ids)}"
                     why = f"no whole GPU is free for it, and {jobs} can share one with it"
-                    self.chosen[row] = GpuPart(shards_of_part(self.part[row], size[row]), size[row], "", why)
+                    self.chosen[row] = GpuPart(int(shards_of_part(self.part[row], size[row])), size[row], "", why)
 
     def _total(self, rows: list[int], size: dict[int, int]) -> int:
-        return sum(shards_of_part(self.part[row], size[row]) for row in rows)
+        return sum(int(shards_of_part(self.part[row], size[row])) for row in rows)
 
     def _everywhere(self, row: int) -> tuple[bytes, int] | None:
         """The nodes that a job may have once they are free, and the shards of each of their GPUs; None unless all have
