@@ -131,7 +131,7 @@ def _wanted_requests(
         return {}, ()
     asked = managed & (startable(base) | again) & (gpus > 0) & (gpus != jobs.gpus) & _within_hints(jobs, gpus)
     asked &= ~((gpus > jobs.gpus) & _at_limit(jobs))
-    asked &= jobs.cpus >= jobs.tasks  # else Slurm shows the nodes that its last run leaves
+    asked &= (jobs.cpus >= jobs.tasks) | (jobs.cpus == 0)  # else Slurm shows the nodes that its last run leaves
     verdict = np.where(asked, jobs_of.size_verdicts(jobs, scope), -1).astype(np.int8)
     rows = ranking.order[(asked & (verdict < 0))[ranking.order]].tolist()
     most = _most_gpus(base, rows)
