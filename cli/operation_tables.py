@@ -5,38 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from slurmsched.cli.framework import Output, clock, duration
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
     from slurmsched.model import NodeWait, Operation
-    from slurmsched.model.plan import Action, SetPriority, Step
-
-
-_KEYS = {"pin": "nodes", "retype": "gpus", "defer": "start_s"}  # of the new value, by kind of step
-
-
-def parted(actions: Sequence[Action]) -> tuple[list[SetPriority], list[Step]]:
-    """The changes of levers, and the steps of operations."""
-    from slurmsched.model.plan import SetPriority, Step
-
-    levers = [action for action in actions if isinstance(action, SetPriority)]
-    return levers, [action for action in actions if isinstance(action, Step)]
-
-
-def step_rows(steps: Sequence[Step]) -> list[dict[str, Any]]:
-    """The steps as plain values, those that Slurm is told."""
-    from slurmsched.model.plan import SetField
-
-    names = ("name", "nodes", "user", "signal", "start_s", "end_s", "whole", "gpus")
-    return [
-        {"job_id": step.job_id, "step": step.kind, "operation": step.operation, "reason": step.reason}
-        | {name: getattr(step, name) for name in names if hasattr(step, name)}
-        | ({_KEYS.get(step.kind, "value"): step.new} if isinstance(step, SetField) else {})
-        for step in steps
-    ]
+    from slurmsched.model.plan import Step
 
 
 def operation_word(operation: Operation) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from slurmsched.cli.listing import (
     filtered,
     listed,
 )
-from slurmsched.cli.operation_tables import parted, print_operations, print_steps, step_rows
+from slurmsched.cli.operation_tables import print_operations, print_steps
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
@@ -77,14 +78,7 @@ def command(out: Output, limit: int, jobs: Path | None, nodes: Path | None, keep
         raise click.UsageError("--nodes-file needs --jobs-file")
     tree = read_config()
     snapshot, plan = _of_files(tree, jobs, nodes) if jobs else _plan_of_slurm(tree)
-    if out.as_json:
-        changes = _changes(snapshot, plan, tree.lever.kind, limit, keeps, choice.sort)
-        out.json(plan_tree(snapshot, plan, tree.lever.kind, limit) | {"changes": changes}, schema="plan")
-    elif choice.plain:
-        LISTING.show(out, _changes(snapshot, plan, tree.lever.kind, limit, keeps, choice.sort), choice)
-        out.notes(plan.notes, snapshot.warnings, plain=True)
-    else:
-        print_plan(out, snapshot, plan, tree.lever.kind, limit, keeps, choice)
+    show_plan(out, snapshot, plan, tree.lever.kind, limit, keeps, choice)
 
 
 def _plan_of_slurm(tree: Config) -> tuple[Snapshot, Plan]:
@@ -105,80 +99,52 @@ def _of_files(tree: Config, jobs: Path, nodes: Path | None) -> tuple[Snapshot, P
     return snapshot, Planner.from_config(tree).plan(snapshot)
 
 
-def _changes(
-    snapshot: Snapshot,
-    plan: Plan,
-    lever: str,
-    limit: int,
-    keeps: JobFilter = ALL_JOBS,
-    sort: str = "",
-) -> list[QueueRow]:
-    from slurmsched.observe.queue_rows import queue_rows
-
-    planned = {action.job_id for action in parted(plan.actions)[0]}
-    found = [row for row in queue_rows(snapshot, plan, lever) if row.job_id in planned and keeps(row)]
-    rows = LISTING.ordered(found, sort)
-    return rows[:limit] if limit else rows
-
-
-def plan_tree(snapshot: Snapshot, plan: Plan, lever: str, limit: int) -> dict[str, Any]:
-    """The plan as JSON has it. as_slurm: why the order is Slurm's own, null where it is not."""
-    from slurmsched.observe.queue_rows import as_slurm, operation_records
-
-    return {
-        "cluster": snapshot.site.cluster,
-        "now_s": snapshot.now_s,
-        "lever": lever,
-        "jobs": len(snapshot.jobs),
-        "managed": int(plan.managed.sum()),
-        "planned": len(plan.actions),
-        "deferred": plan.deferred,
-        "changes": _changes(snapshot, plan, lever, limit),
-        "steps": step_rows(parted(plan.actions)[1]),
-        "operations": operation_records(plan.operations),
-        "refused": [{"job_id": r.job_id, "rule": r.rule, "reason": r.reason} for r in plan.refused],
-        "as_slurm": as_slurm(snapshot, plan, lever) or None,
-        "notes": plan.notes,
-        "warnings": snapshot.warnings,
-    }
-
-
-def print_plan(
+def show_plan(
     out: Output, snapshot: Snapshot, plan: Plan, lever: str, limit: int, keeps: JobFilter = ALL_JOBS,
-    choice: Choice = PLAIN_TABLE,
+    choice: Choice = PLAIN_TABLE, about: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """The plan for people."""
+    """The plan for people, or as JSON.
+
+    about: fields that the JSON has too; with them it is another schema than that of `plan`.
+    """
+    from slurmsched.observe.plan_rows import plan_record, planned_rows
+
+    rows = LISTING.ordered([row for row in planned_rows(snapshot, plan, lever) if keeps(row)], choice.sort)
+    changes = rows[:limit] if limit else rows
+    if out.as_json:
+        record = plan_record(snapshot, plan, lever, changes)
+        out.json({**(about or {}), **record}, schema="plan" if about is None else "")
+    elif choice.plain:
+        LISTING.show(out, changes, choice)
+        out.notes(plan.notes, snapshot.warnings, plain=True)
+    else:
+        _print_plan(out, snapshot, plan, lever, changes, choice, shows_all=keeps != ALL_JOBS)
+
+
+def _print_plan(
+    out: Output, snapshot: Snapshot, plan: Plan, lever: str, changes: Sequence[QueueRow], choice: Choice, *,
+    shows_all: bool,
+) -> None:  # fmt: skip
+    """shows_all: no line says that there are more."""
+    from slurmsched.observe.plan_rows import managed_counts, refused_jobs
     from slurmsched.observe.queue_rows import as_slurm
 
-    changes = _changes(snapshot, plan, lever, limit, keeps, choice.sort)
-    levers, steps = parted(plan.actions)
+    planned = len(plan.priority_changes)
+    managed, back = managed_counts(snapshot, plan)
     if changes:
         LISTING.show(out, changes, choice)
-    if len(changes) < len(levers) and keeps == ALL_JOBS:
-        out.line(f"... and {len(levers) - len(changes)} more (--limit 0 shows all)")
+    if len(changes) < planned and not shows_all:
+        out.line(f"... and {planned - len(changes)} more (--limit 0 shows all)")
     print_operations(out, plan.operations, snapshot.now_s)
-    print_steps(out, steps)
-    managed = set(snapshot.jobs.job_id[plan.managed].tolist())
-    back = sum(action.job_id not in managed for action in levers)
+    print_steps(out, plan.steps)
     waits = pluralize(plan.deferred, "more waits", "more wait")
     out.line(
-        f"{len(levers) - back} of {pluralize(len(managed), 'managed job')} would get another {lever}"
+        f"{planned - back} of {pluralize(managed, 'managed job')} would get another {lever}"
         + (f"; {pluralize(back, 'job')} out of scope would get their own back" if back else "")
         + (f"; {waits} for the next cycle (pace.writes_per_cycle)" if plan.deferred else "")
     )
-    for line in left_alone(plan):
-        out.line(line)
+    for jobs in refused_jobs(plan):
+        first = ", ".join(map(str, jobs.job_ids[:SHOWN])) + (", ..." if len(jobs.job_ids) > SHOWN else "")
+        out.line(f"left alone: {pluralize(len(jobs.job_ids), 'job')} ({jobs.rule}): {jobs.reason}: {first}")
     same = as_slurm(snapshot, plan, lever)
     out.notes((*((same,) if same else ()), *plan.notes), snapshot.warnings)
-
-
-def left_alone(plan: Plan) -> list[str]:
-    """A line for each reason to leave jobs of the scope alone: how many, why, and the first of them."""
-    found: dict[tuple[str, str], list[int]] = {}
-    for refusal in plan.refused:
-        found.setdefault((refusal.rule, refusal.reason), []).append(refusal.job_id)
-    return [
-        f"left alone: {pluralize(len(ids), 'job')} ({rule}): {reason}: {', '.join(map(str, ids[:SHOWN]))}"
-        + (", ..." if len(ids) > SHOWN else "")
-        for (rule, reason), ids in sorted(found.items(), key=lambda item: -len(item[1]))
-    ]

@@ -11,7 +11,7 @@ import click
 
 from slurmsched.cli import completers, framework
 from slurmsched.cli.framework import CommandGroup, Output, clock, read_config, refuse_folder
-from slurmsched.cli.plan import plan_tree, print_plan
+from slurmsched.cli.plan import show_plan
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
@@ -99,14 +99,13 @@ def run(out: Output, file: Path, policy: str | None, limit: int) -> None:
     warnings = (*held.snapshot.warnings, *(f"{name} is of a newer slurmsched: left out" for name in held.left_out))
     snapshot = replace(held.snapshot, warnings=warnings)
     assumed = _assumptions(held, tree, policy)
-    if out.as_json:
-        about = _about(held) | {"same_plan": same, "assumptions": assumed}
-        out.json(about | plan_tree(snapshot, plan, tree.lever.kind, limit))
-        return
-    out.line(_title(held))
-    out.line(f"Assumed: {'; '.join(assumed)}")
-    print_plan(out, snapshot, plan, tree.lever.kind, limit)
-    out.line(f"the plan is {'that' if same else 'not that'} of the cycle when it was saved")
+    about = _about(held) | {"same_plan": same, "assumptions": assumed}
+    if not out.as_json:
+        out.line(_title(held))
+        out.line(f"Assumed: {'; '.join(assumed)}")
+    show_plan(out, snapshot, plan, tree.lever.kind, limit, about=about)
+    if not out.as_json:
+        out.line(f"the plan is {'that' if same else 'not that'} of the cycle when it was saved")
 
 
 def _settings(held: SavedSnapshot, policy: str | None) -> Config:

@@ -12,7 +12,7 @@ import click
 
 from slurmsched.cli import framework
 from slurmsched.cli.framework import Output, complain, read_config
-from slurmsched.cli.operation_tables import operation_word, parted, print_steps, step_rows
+from slurmsched.cli.operation_tables import operation_word, print_steps
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
@@ -108,13 +108,12 @@ def _with_lease(lead: LeaderFiles, *, apply: bool) -> LeaderFiles | None:
 
 
 def _question(plan: Plan) -> str:
-    levers, _ = parted(plan.actions)
-    return f"Restore {pluralize(len(levers), 'lever')}{_also(plan, 'end ')}"
+    return f"Restore {pluralize(len(plan.priority_changes), 'lever')}{_also(plan, 'end ')}"
 
 
 def _also(plan: Plan, ends: str = "", after: str = "") -> str:
     """Node lists, requests, earliest starts, preemptions and gang reservations of the plan, as text."""
-    kinds = [step.kind for step in parted(plan.actions)[1]]
+    kinds = [step.kind for step in plan.steps]
     phrases = [pluralize(kinds.count(kind), what) for kind, what in _GIVEN.items() if kind in kinds]
     operations = Counter(operation_word(operation) for operation in plan.operations)
     phrases += [f"{ends}{pluralize(number, word)}{after}" for word, number in operations.items()]
@@ -122,10 +121,10 @@ def _also(plan: Plan, ends: str = "", after: str = "") -> str:
 
 
 def _print(out: Output, plan: Plan, *, applies: bool) -> None:
-    levers, steps = parted(plan.actions)
+    levers = plan.priority_changes
     if levers:
         out.table(("job>", "lever", "now>", "base>"), [(a.job_id, a.kind, a.old, a.new) for a in levers])
-    print_steps(out, steps)
+    print_steps(out, plan.steps)
     for refusal in plan.refused:
         out.line(f"job {refusal.job_id} left alone: {refusal.reason}", "warning")
     out.line(
@@ -140,12 +139,13 @@ def _report(out: Output, plan: Plan, receipt: Receipt | None) -> int:
     from slurmsched.errors import SlurmRefusedError
 
     if out.as_json:
-        levers, steps = parted(plan.actions)
-        jobs = [{"job_id": a.job_id, "lever": a.kind, "now": a.old, "base": a.new} for a in levers]
+        from slurmsched.observe.plan_rows import step_records
+
+        jobs = [{"job_id": a.job_id, "lever": a.kind, "now": a.old, "base": a.new} for a in plan.priority_changes]
         out.json(
             {
                 "restore": jobs,
-                "steps": step_rows(steps),
+                "steps": step_records(plan.steps),
                 "left_alone": plan.refused,
                 "receipt": receipt and summary(receipt),
             },

@@ -441,6 +441,16 @@ class Plan:
     operations: tuple[Operation, ...] = ()
     overrides: tuple[Override, ...] = ()
 
+    @property
+    def priority_changes(self) -> tuple[SetPriority, ...]:
+        """The actions that change a job's priority field."""
+        return tuple(action for action in self.actions if isinstance(action, SetPriority))
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All other actions: requests, node lists, and the steps of operations."""
+        return tuple(action for action in self.actions if isinstance(action, Step))
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

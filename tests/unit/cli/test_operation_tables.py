@@ -6,6 +6,7 @@ import pytest
 
 from slurmsched.cli import operation_tables
 from slurmsched.model import AskSize, Operation, Purpose, Requeue, SetAdminComment, SetGpuRequest, SetNodeList, Victim
+from slurmsched.observe.plan_rows import step_records
 from slurmsched.observe.queue_rows import operation_records
 
 KEY = (7, 1.0, "why", "pin-7")
@@ -36,11 +37,11 @@ def test_print_steps__says_what_is_done(step, word):
     assert rows == [("pin-7", word, 7, "why")]
 
 
-def test_step_rows__have_what_slurm_is_told():
+def test_step_records__have_what_slurm_is_told():
     """As JSON: the request by Type."""
-    (row,) = operation_tables.step_rows([SetGpuRequest(*KEY, "gpu:i0:2", "gpu:2", "gpu:2")])
+    (row,) = step_records([SetGpuRequest(*KEY, "gpu:i0:2", "gpu:2", "gpu:2")])
     assert row == {"job_id": 7, "step": "retype", "operation": "pin-7", "reason": "why", "gpus": "gpu:i0:2"}
-    (row,) = operation_tables.step_rows([AskSize(*KEY, 8)])
+    (row,) = step_records([AskSize(*KEY, 8)])
     assert row == {"job_id": 7, "step": "want", "operation": "pin-7", "reason": "why", "gpus": 8}
 
 
