@@ -97,8 +97,8 @@ def command(
     daemon's own preemption. With --moldable likewise: without and with sizes chosen at the start.
     """
     from slurmsched.logs import configure
+    from slurmsched.sim.experiments.comparison import checked_cases, comparisons, with_moldable_starts
     from slurmsched.sim.experiments.comparison import with_daemon_preemption as beside
-    from slurmsched.sim.experiments.comparison import with_moldable_starts
     from slurmsched.sim.experiments.job_rows import check_schedule_name, joined, write_job_rows
     from slurmsched.sim.experiments.replay_request import ReplayRequest
 
@@ -117,7 +117,8 @@ def command(
     ]
     requests = with_moldable_starts(requests) if words["moldable"] else requests
     requests = requests if taking is None else beside(requests, taking, hints)
-    every = _cases(traces, recorded, requests, by, back_test=back_test)
+    names = [str(trace) for trace in traces]
+    every = checked_cases(names, recorded, requests, by, back_test=back_test)
     for trace, each in zip(traces, asked, strict=True):
         warn_of_parts(trace, each, requests[0])
     recorded = [_with_warnings(each, requests[0]) for each in recorded]
@@ -125,26 +126,13 @@ def command(
         chosen.warn_of_limits(each)
     played = _played(recorded, every, jobs or len(os.sched_getaffinity(0)))
     whole = len(played) == len(every) and all(each.complete for each in played)
-    compared = _compared(traces, recorded, played, by, top)
+    compared = comparisons(names, recorded, played, by, top)
     _show(out, compared, seed, page, job_id, whole=whole)
     if jobs_out is not None and compared:
         write_job_rows(jobs_out, joined([each.job_rows for each in compared]))
     if not whole:
         click.echo("slurmsched: interrupted; the figures cover only the jobs that have ended", err=True)
     return 0 if whole else INTERRUPTED
-
-
-def _cases(
-    traces: Sequence[Path], recorded: Sequence[RecordedTrace], requests: Sequence[ReplayRequest], by: str, *,
-    back_test: bool,
-) -> list[ComparisonCase]:  # fmt: skip
-    """Each request on each trace; with back_test also Slurm alone. Raises InputError if they cannot be compared."""
-    from slurmsched.sim.experiments.comparison import check_comparison, comparison_cases, with_back_test
-
-    every = comparison_cases(len(traces), requests, recorded)
-    for trace, each in zip(traces, recorded, strict=True):
-        check_comparison(each, str(trace), requests, by)
-    return with_back_test(every, recorded) if back_test else every
 
 
 def _with_warnings(recorded: RecordedTrace, request: ReplayRequest) -> RecordedTrace:
@@ -169,21 +157,6 @@ def _played(recorded: Sequence[RecordedTrace], cases: Sequence[ComparisonCase], 
     with Progress(*bars, console=Console(stderr=True)) as progress:
         bar = progress.add_task("", total=sum(len(traces[case.trace]) for case in cases))
         return play_cases(traces, cases, workers, lambda ended: progress.update(bar, completed=ended))
-
-
-def _compared(
-    traces: Sequence[Path], recorded: Sequence[RecordedTrace], played: Sequence[PlayedCase], by: str, top: int
-) -> list[PolicyComparison]:
-    """One comparison a trace of which anything was played."""
-    from slurmsched.sim.experiments.comparison import PolicyComparison
-
-    made = []
-    for place, (trace, each) in enumerate(zip(traces, recorded, strict=True)):
-        mine = [case for case in played if case.case.trace == place]
-        alone = next((case for case in mine if case.case.beside), None)
-        if policies := [case for case in mine if not case.case.beside]:
-            made.append(PolicyComparison(str(trace), each, policies, by, top, alone))
-    return made
 
 
 def _show(

@@ -25,7 +25,6 @@ from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
     from slurmsched.model.trace import RecordedTrace
-    from slurmsched.sim.experiments.back_test import BackTest
     from slurmsched.sim.experiments.replay_result import ReplayResult
     from slurmsched.sim.experiments.replay_session import ReplaySession
 
@@ -68,6 +67,7 @@ def command(
     After Ctrl-C the figures cover the jobs that have ended.
     """
     from slurmsched.logs import configure
+    from slurmsched.sim.experiments.comparison import tested_replay
     from slurmsched.sim.experiments.replay_request import ReplayRequest
     from slurmsched.sim.experiments.replay_session import ReplaySession
 
@@ -86,8 +86,8 @@ def command(
     whole = _played(session)
     for reason, jobs in session.replayed.refused.items():
         click.echo(f"slurmsched: {pluralize(jobs, 'job')} not admitted, left out of all figures: {reason}", err=True)
-    found = _back_test(recorded, session, whole and back_test)
-    _show(out, session.replayed, recorded, found)
+    found = tested_replay(recorded, session, _played) if whole and back_test else None
+    _show(out, session.replayed, recorded, None if found is None else found.figures())
     if not whole:
         click.echo("slurmsched: interrupted; the figures cover only the jobs that have ended", err=True)
     return 0 if whole else INTERRUPTED
@@ -106,27 +106,6 @@ def _played(session: ReplaySession) -> bool:
     except KeyboardInterrupt:
         return False
     return True
-
-
-def _back_test(recorded: RecordedTrace, session: ReplaySession, wanted: bool) -> dict[str, Any] | None:
-    """The figures of the back-test, where there are recorded starts and the slurmctld model replays them."""
-    from slurmsched.sim.experiments.back_test import back_test
-    from slurmsched.sim.experiments.comparison import slurm_alone
-    from slurmsched.sim.experiments.replay_session import ReplaySession
-
-    if not wanted or session.request.model != "slurm" or not recorded.has_starts:
-        return None
-    alone = slurm_alone(session.request)
-    if alone == session.request:
-        return _figures(back_test(recorded.trace, session.replayed.all_outcomes))
-    beside = ReplaySession(recorded.trace, alone)
-    if not _played(beside):
-        return None
-    return _figures(back_test(recorded.trace, beside.replayed.all_outcomes))
-
-
-def _figures(found: BackTest | None) -> dict[str, Any] | None:
-    return None if found is None else found.figures()
 
 
 def _show(out: Output, replayed: ReplayResult, recorded: RecordedTrace, back_test: dict[str, Any] | None) -> None:

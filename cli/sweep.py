@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +11,10 @@ import click
 from slurmsched.cli import framework
 from slurmsched.cli.framework import Output
 from slurmsched.cli.replay import INTERRUPTED, SHOWN
-from slurmsched.errors import SlurmschedError, WorkersLostError
+from slurmsched.errors import WorkersLostError
 from slurmsched.plain_text import escape_terminal, pluralize
 
 if TYPE_CHECKING:
-    from slurmsched.model.trace import RecordedTrace, Trace
-    from slurmsched.sim.experiments.parameter_grid import GridPoint
     from slurmsched.sim.experiments.parameter_sweep import Opened, ParameterSweep
     from slurmsched.sim.experiments.worker_processes import SweepWorkers
 
@@ -74,37 +70,25 @@ def command(
     and does not stop the others.
     """
     from slurmsched.config_file import read_toml
-    from slurmsched.sim.experiments.parameter_grid import grid_points, names_axis, ranked_points
-    from slurmsched.sim.experiments.parameter_sweep import (
-        ParameterSweep,
-        back_test_points,
-        open_results,
-        read_traces,
-        suited_points,
-    )
+    from slurmsched.sim.experiments.parameter_grid import ranked_points
+    from slurmsched.sim.experiments.parameter_sweep import ParameterSweep, open_results, planned_sweep
     from slurmsched.sim.traces.trace_io import load_trace
 
     if dask and scheduler:
         raise click.UsageError("--dask starts its own scheduler and cannot be combined with --scheduler")
     ranked_points((), by)
     tree = read_toml(grid) if grid else {}
-    points = grid_points(tree, pairs, traces, source=str(grid or "--axis"))
-    known = read_traces(points, lambda name: load_trace(Path(name), strict=True))
-    if not names_axis("model", tree, pairs):
-        points = suited_points(points, known)
-    known = {name: _chosen_jobs(each, name, points) for name, each in known.items()}
-    points = [replace(each, request=replace(each.request, origin_s=known[each.trace].clock_s)) for each in points]
-    _warn_of_clusters(points, {name: each.trace for name, each in known.items()})
-    beside = back_test_points(points, known) if with_back_test else []
+    planned = planned_sweep(tree, pairs, traces, lambda name: load_trace(Path(name), strict=True),
+                            source=str(grid or "--axis"), with_back_test=with_back_test)  # fmt: skip
+    for warning in planned.warnings:
+        _tell(warning)
     with open_results(results) as file:
-        sweep = ParameterSweep(points, {name: each.trace for name, each in known.items()}, file, beside)
+        known = {name: each.trace for name, each in planned.recorded.items()}
+        sweep = ParameterSweep(planned.points, known, file, planned.beside)
         found = len(sweep.rows)
         whole, lost = _played(sweep, lambda most: _workers(len(sweep.todo), workers, dask, scheduler, results, most))
-        summary = _summary(sweep, found) | {
-            "results": str(results.resolve()),
-            "by": by,
-            "traces": [_described(name, each, sweep) for name, each in known.items()],
-        }
+        lines = [sweep.trace_figures(name, each) for name, each in planned.recorded.items()]
+        summary = sweep.figures(found) | {"results": str(results.resolve()), "by": by, "traces": lines}
         _show(out, summary, ranked_points(sweep.rows, by), top)
     if lost:
         raise lost
@@ -112,46 +96,6 @@ def command(
         click.echo("slurmsched: interrupted; the same command replays the missing points", err=True)
         return INTERRUPTED
     return FAILED if sweep.failures else 0
-
-
-def _chosen_jobs(recorded: RecordedTrace, name: str, points: Sequence[GridPoint]) -> RecordedTrace:
-    """The jobs of a trace that are replayed."""
-    from slurmsched.sim.traces.trace_selection import chosen_by_default
-
-    slurm = all(point.request.model == "slurm" for point in points if point.trace == name)
-    return chosen_by_default(recorded, slurm=slurm)
-
-
-def _described(name: str, recorded: RecordedTrace, sweep: ParameterSweep) -> dict[str, Any]:
-    """A trace: what its figures rest on, each combination once, and how well Slurm alone repeats its record."""
-    rows = [row for row in sweep.rows if row["trace"] == name]
-    kinds = {repr(row["assumptions"]): row["assumptions"] for row in rows}
-    assumed = [{**kind, "trace": list(recorded.assumed)} for kind in kinds.values()]
-    tests = [{"cluster": row["cluster"], **row["back_test"]} for row in sweep.back_tests if row["trace"] == name]
-    return {"file": name, "jobs": len(recorded.trace), "assumptions": assumed, "back_test": tests}
-
-
-def _warn_of_clusters(points: Sequence[GridPoint], traces: Mapping[str, Trace]) -> None:
-    """A line on stderr for each thing that is left out of a cluster or of a trace on it."""
-    from slurmsched.sim.experiments.replay_session import on_its_cluster
-
-    every = {(point.trace, point.request.cluster, point.request.model): point for point in points}
-    warnings = dict[str, None]()
-    for each in every.values():
-        try:
-            warnings |= dict.fromkeys(on_its_cluster(traces[each.trace], each.request)[1].warnings)
-        except SlurmschedError:
-            continue  # the point fails, and is listed
-    for warning in warnings:
-        click.echo(f"slurmsched: {warning}", err=True)
-
-
-def _summary(sweep: ParameterSweep, found: int) -> dict[str, Any]:
-    """How many points there are, were found on file, were played now, and are missing; those that failed, and why."""
-    failed = [{**point.words, "error": error} for point, error in sweep.failures]
-    missing = sum(map(len, sweep.todo.values()))
-    return {"points": len(sweep.points), "found": found, "played": len(sweep.rows) - found, "missing": missing,
-            "failed": failed}  # fmt: skip
 
 
 def _workers(

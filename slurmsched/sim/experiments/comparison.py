@@ -149,6 +149,38 @@ def with_back_test(cases: Sequence[ComparisonCase], recorded: Sequence[RecordedT
     return made
 
 
+def checked_cases(
+    names: Sequence[str], recorded: Sequence[RecordedTrace], requests: Sequence[ReplayRequest], by: str, *,
+    back_test: bool,
+) -> list[ComparisonCase]:  # fmt: skip
+    """Every trace under every request, and for the back-test under Slurm alone.
+
+    names: of the traces.
+    Raises ConfigError for a policy named twice, InputError for a trace and a policy that cannot be compared.
+    """
+    cases = comparison_cases(len(names), requests, recorded)
+    for name, each in zip(names, recorded, strict=True):
+        check_comparison(each, name, requests, by)
+    return with_back_test(cases, recorded) if back_test else cases
+
+
+def tested_replay(
+    recorded: RecordedTrace, session: ReplaySession, play: Callable[[ReplaySession], bool]
+) -> BackTest | None:
+    """The back-test of a trace that was replayed; None without recorded starts, and on the ideal cluster.
+
+    play: replays Slurm alone, where that is not what was replayed; False if it was interrupted.
+    """
+    if session.request.model != "slurm" or not recorded.has_starts:
+        return None
+    alone = slurm_alone(session.request)
+    if alone != session.request:
+        session = ReplaySession(recorded.trace, alone)
+        if not play(session):
+            return None
+    return back_test(recorded.trace, session.replayed.all_outcomes)
+
+
 def _largest(trace: Trace) -> Int64s:
     """The rows of the largest job that counts of each partition, ascending."""
     counted = np.flatnonzero(trace.counted)
@@ -279,6 +311,19 @@ class PolicyComparison:
                 "gpu_hours": float(self.trace.gpu_s.sum()) / 3600, "warnings": self.recorded.warnings,
                 "assumptions": self.assumptions if self.played else None,
                 "back_test": self.back_test.figures() if self.back_test else None}  # fmt: skip
+
+
+def comparisons(
+    names: Sequence[str], recorded: Sequence[RecordedTrace], played: Sequence[PlayedCase], by: str, top: int
+) -> list[PolicyComparison]:
+    """One comparison a trace of which anything was played. names: of the traces."""
+    made = []
+    for place, (name, each) in enumerate(zip(names, recorded, strict=True)):
+        mine = [case for case in played if case.case.trace == place]
+        alone = next((case for case in mine if case.case.beside), None)
+        if policies := [case for case in mine if not case.case.beside]:
+            made.append(PolicyComparison(name, each, policies, by, top, alone))
+    return made
 
 
 def as_first(ours: PlayedCase, first: PlayedCase) -> str | None:

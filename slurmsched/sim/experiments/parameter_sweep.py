@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,10 +25,11 @@ from slurmsched.model.trace import RecordedTrace, Trace, trace_digest
 from slurmsched.sim.cluster_files import cluster_of
 from slurmsched.sim.experiments.back_test import back_test
 from slurmsched.sim.experiments.comparison import slurm_alone
-from slurmsched.sim.experiments.parameter_grid import GridPoint
+from slurmsched.sim.experiments.parameter_grid import GridPoint, GridTree, grid_points, names_axis
 from slurmsched.sim.experiments.replay_request import RECORDED_PHYSICS, ReplayRequest, parse_policy, read_history
-from slurmsched.sim.experiments.replay_session import ReplaySession
+from slurmsched.sim.experiments.replay_session import ReplaySession, on_its_cluster
 from slurmsched.sim.experiments.worker_processes import SweepWorkers
+from slurmsched.sim.traces.trace_selection import chosen_by_default
 
 POINT_KEY = "key"
 ResultRow = Mapping[str, Any]
@@ -98,11 +99,56 @@ LOOK_S = 2.0  # between two looks at the workers, while nothing is finished
 Answers = Future[dict[str, Any]]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SweepPlan:
+    """What a sweep replays.
+
+    recorded: the traces of the points, by name, with the jobs that are replayed.
+    beside: points that are played for the back-test and not ranked.
+    warnings: what is left out of a cluster, or of a trace on it.
+    """
+
+    points: Sequence[GridPoint]
+    recorded: Mapping[str, RecordedTrace]
+    beside: Sequence[GridPoint]
+    warnings: Sequence[str]
+
+
+def planned_sweep(
+    tree: GridTree, pairs: Sequence[str], traces: Sequence[str], read: Callable[[str], RecordedTrace], *,
+    source: str, with_back_test: bool,
+) -> SweepPlan:  # fmt: skip
+    """The points of a grid on their traces. Where no axis names the model, each trace gets the one that suits it.
+
+    tree, pairs, traces, source: as grid_points. read: reads a trace.
+    Raises ConfigError as grid_points does, InputError as `read` does and for a trace without jobs.
+    """
+    points = grid_points(tree, pairs, traces, source=source)
+    known = read_traces(points, read)
+    if not names_axis("model", tree, pairs):
+        points = suited_points(points, known)
+    on_slurm = {name: all(each.request.model == "slurm" for each in points if each.trace == name) for name in known}
+    known = {name: chosen_by_default(each, slurm=on_slurm[name]) for name, each in known.items()}
+    points = [replace(each, request=replace(each.request, origin_s=known[each.trace].clock_s)) for each in points]
+    beside = back_test_points(points, known) if with_back_test else []
+    return SweepPlan(points, known, beside, _cluster_warnings(points, known))
+
+
+def _cluster_warnings(points: Sequence[GridPoint], recorded: Mapping[str, RecordedTrace]) -> list[str]:
+    """Each once. A point whose cluster cannot be described has none: it fails when it is replayed."""
+    every = {(point.trace, point.request.cluster, point.request.model): point for point in points}
+    warnings = dict[str, None]()
+    for each in every.values():
+        with suppress(SlurmschedError):
+            warnings |= dict.fromkeys(on_its_cluster(recorded[each.trace].trace, each.request)[1].warnings)
+    return list(warnings)
+
+
 @dataclass(slots=True, eq=False)
 class ParameterSweep:
     """The points of a grid over their traces, and the file of what is done.
 
-    beside: points that are played for the back-test and not ranked.
+    beside: as in SweepPlan.
     todo: key -> points that are not on file. A point that is wrong is an entry of `failures`, no error.
     """
 
@@ -146,6 +192,20 @@ class ParameterSweep:
         """Points that failed in this run, in the grid's order, and why."""
         found = zip(self._keys[: len(self.points)], self.points, strict=True)
         return [(point, self._errors[key]) for key, point in found if key in self._errors]
+
+    def figures(self, found: int) -> dict[str, Any]:
+        """How many points there are, were on file at the start (found), were played, are missing; and what failed."""
+        missing = sum(map(len, self.todo.values()))
+        return {"points": len(self.points), "found": found, "played": len(self.rows) - found, "missing": missing,
+                "failed": [{**point.words, "error": error} for point, error in self.failures]}  # fmt: skip
+
+    def trace_figures(self, name: str, recorded: RecordedTrace) -> dict[str, Any]:
+        """A trace: what its figures rest on, each combination once, and how well Slurm alone repeats its record."""
+        rows = [row for row in self.rows if row["trace"] == name]
+        kinds = {repr(row["assumptions"]): row["assumptions"] for row in rows}
+        assumed = [{**kind, "trace": list(recorded.assumed)} for kind in kinds.values()]
+        tests = [{"cluster": row["cluster"], **row[BACK_TEST_KEY]} for row in self.back_tests if row["trace"] == name]
+        return {"file": name, "jobs": len(recorded.trace), "assumptions": assumed, BACK_TEST_KEY: tests}
 
     def run(self, workers: SweepWorkers, on_done: Callable[[], None] = lambda: None) -> None:
         """Play what is to do, and keep each point when it is finished. on_done: called after each.
