@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from slurmsched.cli import completers, framework
-from slurmsched.cli.framework import JobId, Output, command_line, refuse_folder
+from slurmsched.cli.framework import Output, command_line, refuse_folder
 from slurmsched.cli.replay_options import (
     FILE,
     Chosen,
+    by_job,
+    check_jobs_out,
     preempting,
     read,
     reading,
@@ -80,8 +82,7 @@ INTERRUPTED = 130
     help="Number of users to list that gain most, and that lose most.",
 )
 @click.option("--page", "page", type=FILE, help="Write tables and plots to this HTML page.")
-@click.option("--jobs-out", type=FILE, help="Write a row for each job and schedule to this file: .csv or .parquet.")
-@click.option("--job", "job_id", type=JobId(), default=None, help="Show this job in each schedule.")
+@by_job
 @click.option("--back-test/--no-back-test", default=True, show_default=True,
               help="slurm: replay Slurm alone too, and compare it with the recorded starts.")  # fmt: skip
 def command(
@@ -99,14 +100,12 @@ def command(
     from slurmsched.logs import configure
     from slurmsched.sim.experiments.comparison import checked_cases, comparisons, with_moldable_starts
     from slurmsched.sim.experiments.comparison import with_daemon_preemption as beside
-    from slurmsched.sim.experiments.job_rows import check_schedule_name, joined, write_job_rows
+    from slurmsched.sim.experiments.job_rows import joined, write_job_rows
     from slurmsched.sim.experiments.replay_request import ReplayRequest
 
     configure("warning")
     refuse_folder(page)
-    refuse_folder(jobs_out)
-    if jobs_out is not None:
-        check_schedule_name(jobs_out)
+    check_jobs_out(jobs_out)
     chosen, taking = Chosen.taken(words), sections(preempt, hints, words["moldable"])
     asked = [read(trace, kind, pairs, strict) for trace in traces]
     model = model or chosen.model_for(asked)

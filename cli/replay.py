@@ -12,6 +12,8 @@ from slurmsched.cli.framework import Output
 from slurmsched.cli.replay_options import (
     FILE,
     Chosen,
+    by_job,
+    check_jobs_out,
     preempting,
     read,
     reading,
@@ -20,7 +22,7 @@ from slurmsched.cli.replay_options import (
     selecting,
     warn_of_parts,
 )
-from slurmsched.cli.schedule_tables import show_back_test
+from slurmsched.cli.schedule_tables import show_back_test, show_job
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
@@ -56,10 +58,12 @@ SHOWN = (
 "with --model slurm also slurm: Slurm alone.")  # fmt: skip
 @click.option("--back-test/--no-back-test", default=True, show_default=True,
               help="slurm: replay Slurm alone too, and compare it with the recorded starts.")  # fmt: skip
+@by_job
 @preempting
 def command(
     out: Output, trace: Path, kind: str, pairs: tuple[str, ...], strict: bool, model: Literal["ideal", "slurm"] | None,
-    backfill: str | None, seed: int, preempt: bool, hints: str, back_test: bool, **words: Any,
+    backfill: str | None, seed: int, preempt: bool, hints: str, back_test: bool,
+    jobs_out: Path | None, job_id: int | None, **words: Any,
 ) -> int:  # fmt: skip
     """Replay TRACE on a simulated cluster.
 
@@ -67,11 +71,13 @@ def command(
     After Ctrl-C the figures cover the jobs that have ended.
     """
     from slurmsched.logs import configure
-    from slurmsched.sim.experiments.comparison import tested_replay
+    from slurmsched.sim.experiments.comparison import policy_title, tested_replay
+    from slurmsched.sim.experiments.job_rows import job_rows, of_job, write_job_rows
     from slurmsched.sim.experiments.replay_request import ReplayRequest
     from slurmsched.sim.experiments.replay_session import ReplaySession
 
     configure("warning")
+    check_jobs_out(jobs_out)
     chosen, taking = Chosen.taken(words), sections(preempt, hints, words["moldable"])
     asked = read(trace, kind, pairs, strict)
     model = model or chosen.model_for([asked])
@@ -87,7 +93,12 @@ def command(
     for reason, jobs in session.replayed.refused.items():
         click.echo(f"slurmsched: {pluralize(jobs, 'job')} not admitted, left out of all figures: {reason}", err=True)
     found = tested_replay(recorded, session, _played) if whole and back_test else None
-    _show(out, session.replayed, recorded, None if found is None else found.figures())
+    made = session.replayed
+    rows = job_rows(str(trace), recorded, [(policy_title(request), made.all_outcomes, list(made.node_lists))])
+    job = None if job_id is None else of_job(rows, job_id, str(trace))
+    _show(out, made, recorded, None if found is None else found.figures(), job)
+    if jobs_out is not None:
+        write_job_rows(jobs_out, rows)
     if not whole:
         click.echo("slurmsched: interrupted; the figures cover only the jobs that have ended", err=True)
     return 0 if whole else INTERRUPTED
@@ -108,15 +119,23 @@ def _played(session: ReplaySession) -> bool:
     return True
 
 
-def _show(out: Output, replayed: ReplayResult, recorded: RecordedTrace, back_test: dict[str, Any] | None) -> None:
+def _show(
+    out: Output, replayed: ReplayResult, recorded: RecordedTrace, back_test: dict[str, Any] | None,
+    job: list[dict[str, Any]] | None,
+) -> None:  # fmt: skip
+    """job: the rows of one job."""
     from slurmsched.sim.experiments.replay_result import assumptions_text
 
     figures = replayed.figures
     assumed = {**figures["assumptions"], "trace": list(recorded.assumed)}
     if out.as_json:
-        out.json(figures | {"assumptions": assumed, "back_test": back_test})
+        more = {} if job is None else {"job": job}
+        out.json(figures | {"assumptions": assumed, "back_test": back_test} | more)
         return
     if back_test is not None:
         show_back_test(out, back_test)
     out.line(assumptions_text(assumed))
     out.table(("", "value>"), [(title, format(figures[key], form)) for key, title, form in SHOWN if key in figures])
+    if job is not None:
+        out.line()
+        show_job(out, job, recorded)

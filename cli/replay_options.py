@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from slurmsched.cli import completers
-from slurmsched.cli.framework import Output, complain, refuse_folder
+from slurmsched.cli.framework import JobId, Output, complain, refuse_folder
 from slurmsched.errors import InputError
 from slurmsched.plain_text import pluralize
 
@@ -229,6 +229,27 @@ def selecting(function: Any) -> Any:
     for option in reversed(_SELECTION):
         function = option(function)
     return function
+
+
+def by_job(function: Any) -> Any:
+    """The options `--jobs-out` and `--job`: what became of each job."""
+    options = (
+        click.option("--jobs-out", type=FILE,
+                     help="Write a row for each job and schedule to this file: .csv or .parquet."),
+        click.option("--job", "job_id", type=JobId(), default=None, help="Show this job in each schedule."),
+    )  # fmt: skip
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def check_jobs_out(file: Path | None) -> None:
+    """Better now than after the work. Raises InputError for a name or folder that the rows cannot be written to."""
+    from slurmsched.sim.experiments.job_rows import check_schedule_name
+
+    refuse_folder(file)
+    if file is not None:
+        check_schedule_name(file)
 
 
 def preempting(function: Any) -> Any:

@@ -254,3 +254,19 @@ def test_replay__refuses_to_preempt_where_it_means_nothing(
     """Exit code 2, and why."""
     assert main(["replay", trace, "--cluster", "1x4", *words]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_replay__a_row_for_each_job(trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a file, and of one job also in the table and in the JSON. A job that is not replayed is an error."""
+    file = tmp_path / "jobs.csv"
+    words = ["replay", trace, "--cluster", "1x4", "--job", "1"]
+    assert main([*words, "--jobs-out", str(file)]) == 0
+    assert "Job 1: " in capsys.readouterr().out
+    head, *rows = file.read_text().splitlines()
+    assert main([*words, "--json"]) == 0
+    (job,) = json.loads(capsys.readouterr().out)["job"]
+    assert list(job) == head.split(",")
+    assert {line.split(",")[1] for line in rows} == {job["schedule"]} == {"fifo"}
+    assert main([*words[:-1], "99"]) == 2
+    assert "has no job 99" in capsys.readouterr().err
+    assert main([*words, "--jobs-out", str(tmp_path / "jobs.txt")]) == 2
