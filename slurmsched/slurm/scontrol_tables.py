@@ -49,7 +49,33 @@ _SCHEDULES = ("UP", "DRAIN")  # a draining partition takes no new jobs, but star
 
 def parse_nodes(text: str, warnings: list[str]) -> Nodes:
     """The table of nodes. A node whose state or gres cannot be read takes no job; a warning says so."""
-    return build_nodes((_node(record_fields(record)) for record in split_records(text, "NodeName")), warnings)
+    return build_nodes((_node(_read_fields(record)) for record in split_records(text, "NodeName")), warnings)
+
+
+# What no one reads of a node and few nodes have in common, by the fields that begin it and that follow it.
+_UNREAD_FIELDS = (
+    (" CPULoad=", " AvailableFeatures="),
+    (" NodeAddr=", " RealMemory="),
+    (" FreeMem=", " Sockets="),
+    (" BootTime=", " CfgTRES="),
+)
+_fields_of_part = lru_cache(maxsize=1 << 14)(record_fields)  # parts of nodes that are alike are split once
+
+
+def _read_fields(record: str) -> dict[str, str]:
+    """As record_fields, without fields that are not read. The name and the parts between those are split apart."""
+    name, rest = (*record.split(None, 1), "")[:2]
+    parts = []
+    for begin, follows in _UNREAD_FIELDS:
+        before, found, after = rest.partition(begin)
+        _, both, after = after.partition(follows)
+        if found and both:
+            parts.append(before)
+            rest = follows + after
+    found_fields = _fields_of_part(rest)
+    for part in reversed(parts):
+        found_fields = found_fields | _fields_of_part(part)  # of equal keys the first counts
+    return found_fields | {"NodeName": name.partition("=")[2]}
 
 
 def _node(found: Mapping[str, str]) -> dict[str, Any]:
@@ -76,6 +102,7 @@ def _node(found: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=1 << 12)
 def _count(text: str) -> int:
     """A whole number; 0 if Slurm shows none."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
@@ -123,7 +150,7 @@ class _Gpus:
 
 def _gpus(row: Mapping[str, Any], state: NodeState, warnings: list[str]) -> _Gpus:
     """GPUs of a node and how many are in use. GPUs whose use cannot be read never count as free."""
-    empty = bool(state & NodeState.IDLE and not row["cpus_used"])
+    empty = bool(int(state) & int(NodeState.IDLE)) and not row["cpus_used"]
     found, why = _read_gpus(row["gres"], row.get("tres", ""), row.get("used", ""), row.get("tres_used", ""), empty)
     if why:
         warnings.append(f"node {row['name']}: {why}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 
 import pytest
 
@@ -10,7 +11,7 @@ from slurmsched.model import NodeState, node_state
 from slurmsched.model.gres import RequestForms, read_request_forms
 from slurmsched.model.slurm_text import record_fields, slurm_duration_s, split_records, time_s
 from slurmsched.slurm.job_tables import expand_hosts
-from slurmsched.slurm.scontrol_tables import parse_nodes, parse_partitions
+from slurmsched.slurm.scontrol_tables import _node, build_nodes, parse_nodes, parse_partitions
 from tests.recorded.playback import HERE
 
 PUBLIC = HERE / "public"
@@ -64,6 +65,19 @@ def test_parse_nodes__keeps_reasons_with_keys_in_them():
     """What an administrator writes as reason changes no other column."""
     nodes = parse_nodes(node(State="IDLE+DRAIN", Reason="bad fan [root@now] State=IDLE Gres=gpu:99"), [])
     assert (nodes.reason[0], int(nodes.gpus[0]), bool(nodes.draining[0])) == ("bad fan [root@now]", 8, True)
+
+
+@pytest.mark.parametrize(
+    "file", ["24.11.5/nodes.txt", "26.05.5/nodes.txt", "public/scontrol-show-node-20.11-odd-indent.txt"]
+)
+def test_parse_nodes__leaves_out_no_field_that_is_read(file):
+    """Fields that are not read are left out of a record before it is split; the table is that of whole records."""
+    text = (HERE / file).read_text()
+    whole = build_nodes((_node(record_fields(record)) for record in split_records(text, "NodeName")), [])
+    read = parse_nodes(text, [])
+    assert {spec.name: list(getattr(whole, spec.name)) for spec in fields(whole)} == {
+        spec.name: list(getattr(read, spec.name)) for spec in fields(read)
+    }
 
 
 def test_parse_partitions__reads_limits():
