@@ -103,7 +103,7 @@ class StepwisePlacement:
 
     def _request(self, row: int, nodes: Bools) -> GangRequest | None:
         jobs, usable = self.snapshot.jobs, self.usable[self.pool[self.row_at[row]]] & nodes
-        capacity = self.snapshot.nodes.gpus[usable]
+        capacity = self.snapshot.nodes.gpus * usable
         size, gpus, count = int(capacity.max(initial=0)), int(jobs.gpus[row]), int(jobs.nodes[row])
         if gpus <= 0 or size == 0:
             return None

@@ -10,7 +10,7 @@ from math import inf, isnan
 
 import numpy as np
 
-from slurmsched.model.columns import Bools, Int8s, Int32s, Int64s, Labels
+from slurmsched.model.columns import Bools, Int8s, Int32s, Int64s, Labels, made_read_only
 from slurmsched.model.nodes import Partitions
 from slurmsched.model.overrides import types_of
 from slurmsched.model.snapshot import Snapshot
@@ -237,18 +237,30 @@ def _as_it_counts(snapshot: Snapshot, request: JobRequest) -> JobRequest:
 
     Time limits between the same two limits of partitions and starts of reservations are one.
     """
-    table, kept = snapshot.partitions, snapshot.reservations
-    starts_s = np.maximum(kept.start_s - snapshot.now_s, 0.0).tolist()
-    limits_s = [limit_s for limit_s in (*table.max_time_s.tolist(), *starts_s) if not limit_s < request.time_limit_s]
-    magnetic = any("MAGNETIC" in flags for flags in kept.flags.names)
-    accounts, qos = (any(column.any_text for column in columns) for columns in (
-        (table.allow_accounts, table.deny_accounts), (table.allow_qos, table.deny_qos)))  # fmt: skip
+    times_s, user, account, qos = _what_counts(snapshot)
+    limits_s = [limit_s for limit_s in times_s if not limit_s < request.time_limit_s]
     return replace(
         request,
         time_limit_s=request.time_limit_s if isnan(request.time_limit_s) else min(limits_s, default=inf),
-        user=request.user if magnetic or "user" in table.exclusive.names else "",
-        account=request.account if magnetic or accounts else "",
+        user=request.user if user else "",
+        account=request.account if account else "",
         qos=request.qos if qos else "",
+    )
+
+
+@lru_cache(maxsize=2)
+def _what_counts(snapshot: Snapshot) -> tuple[tuple[float, ...], bool, bool, bool]:
+    """Limits of partitions and starts of reservations [s from now]; and whether user, account and QOS decide."""
+    table, kept = snapshot.partitions, snapshot.reservations
+    starts_s = np.maximum(kept.start_s - snapshot.now_s, 0.0).tolist()
+    magnetic = any("MAGNETIC" in flags for flags in kept.flags.names)
+    accounts, qos = (any(column.any_text for column in columns) for columns in (
+        (table.allow_accounts, table.deny_accounts), (table.allow_qos, table.deny_qos)))  # fmt: skip
+    return (
+        (*table.max_time_s.tolist(), *starts_s),
+        magnetic or "user" in table.exclusive.names,
+        magnetic or accounts,
+        qos,
     )
 
 
@@ -264,13 +276,18 @@ def allowed_nodes(snapshot: Snapshot, row: int, several: Bools | None = None, *,
     found = eligibility(snapshot, _as_it_counts(snapshot, request_of(snapshot, row)), sized=sized)
     if found.doubts and not found.sure.any():
         raise UnknownEligibility(f"not looked at: {found.doubts[0]}")
-    allowed = found.open & found.sure
-    if (listed := frozenset(jobs.partition[row].split(","))) and int(jobs.nodes[row]) > 1:  # it runs in one of them
-        allowed &= nodes.partitions.map(lambda serves: listed.issubset(serves.split(",")), np.bool_)
+    allowed = _surely_open(found)
+    if len(listed := frozenset(jobs.partition[row].split(","))) > 1 and int(jobs.nodes[row]) > 1:  # it runs in one
+        allowed = allowed & nodes.partitions.map(lambda serves: listed.issubset(serves.split(",")), np.bool_)
     if ":" in jobs.gpu_request[row].partition(":")[2]:  # of a certain type: which are free is told for all types only
         plain = ~has_several_types(nodes.gpu_types)
-        allowed &= plain if several is None else plain | several
+        allowed = allowed & (plain if several is None else plain | several)
     return allowed
+
+
+@lru_cache(maxsize=_KEPT_ANSWERS)
+def _surely_open(found: Eligibility) -> Bools:
+    return made_read_only(found.open & found.sure)
 
 
 def node_pools(snapshot: Snapshot, rows: Int64s | None = None) -> tuple[Int64s, Bools]:

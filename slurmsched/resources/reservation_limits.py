@@ -173,10 +173,9 @@ def reserved_from_s(snapshot: Snapshot, operations: Iterable[Operation] = ()) ->
 def unreserved_nodes(snapshot: Snapshot, row: int, blocked_s: Floats) -> Bools:
     """Nodes that no reservation holds, or has before the job in this row would be over by its limit. (N,) bool.
 
-    blocked_s: (N,) as reserved_from_s.
+    blocked_s: (N,) as reserved_from_s, -infinity on nodes that are reserved now.
     """
-    over_s = snapshot.now_s + np.fmin(snapshot.jobs.time_limit_s[row], YEAR_S)
-    free: Bools = ~snapshot.nodes.is_state(NodeState.RESERVED) & (blocked_s >= over_s)
+    free: Bools = blocked_s >= snapshot.now_s + np.fmin(snapshot.jobs.time_limit_s[row], YEAR_S)
     return free
 
 

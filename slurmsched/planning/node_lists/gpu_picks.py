@@ -163,7 +163,7 @@ class SelectionState:
     def best_picks(self, nodes: Bools, gpu_request: JobGpuRequest, gpus: int) -> tuple[Bools, int]:
         """Of these nodes those where Slurm's pick is of the highest rank; and the rank of the best set that is free on
         any of them, -1 = too few are free on each. (N,) bool."""
-        codes = np.flatnonzero(np.bincount(self.alike[nodes], minlength=len(self.states)))
+        codes = np.flatnonzero(np.bincount(self.alike, nodes, len(self.states)))
         best, known = self._best_ranks(gpus)[codes], self._picks_of(gpu_request, gpus)
         turn = np.argsort(-best, kind="stable")
         codes, best = codes[turn], best[turn]
@@ -198,7 +198,7 @@ class SelectionState:
 
     def _picks_of(self, gpu_request: JobGpuRequest, gpus: int) -> _KnownPicks:
         """What is known of a job of such a request."""
-        return self._known.setdefault((replace(gpu_request, job_id=0, submit_s=0.0), gpus), _KnownPicks())
+        return self._known.setdefault((_same_request(gpu_request), gpus), _KnownPicks())
 
     def _pick_of(self, code: int, known: _KnownPicks, gpu_request: JobGpuRequest, gpus: int) -> SelectedGpus:
         if code not in known.picks:
@@ -265,6 +265,12 @@ def _ranks(tables: ClassTables) -> Int64s:
     spans = np.concatenate([domains(one.numa, members_of(one.gpus)) for one in classes] or [np.zeros(0, np.int64)])
     found: Int64s = tables.rank * (MOST_GPUS + 1) + MOST_GPUS - spans
     return found
+
+
+@lru_cache(maxsize=1 << 12)
+def _same_request(gpu_request: JobGpuRequest) -> JobGpuRequest:
+    """The request without whose it is."""
+    return replace(gpu_request, job_id=0, submit_s=0.0)
 
 
 def _by_links(rank: int) -> int:

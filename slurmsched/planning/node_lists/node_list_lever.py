@@ -11,6 +11,7 @@ from slurmsched.config import PlacementConfig, ScopeConfig
 from slurmsched.model import (
     AllowStart,
     JobGpuRequest,
+    NodeState,
     Ranking,
     Refusal,
     Rights,
@@ -85,7 +86,8 @@ class NodeListSearch:
     chosen, why: the nodes of each job that gets some, and the reason.
     request: by GPU Type, of those chosen that get one.
     picked: those that got them by what they ask for.
-    blocked_s: (N,) from when on reservations hold each node [Unix s].
+    blocked_s: (N,) from when on no job is sent to each node [Unix s], see _blocked_s.
+    boots: (N,) bool, nodes that have to boot first.
     """
 
     available: WalkCapacity
@@ -95,10 +97,12 @@ class NodeListSearch:
     request: dict[int, str] = field(default_factory=dict)
     picked: set[int] = field(default_factory=set)
     refused: list[Refusal] = field(default_factory=list)
-    blocked_s: Floats | None = None
+    blocked_s: Floats = field(init=False)
+    boots: Bools = field(init=False)
     gpu_requests: dict[tuple[int, float], JobGpuRequest] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.blocked_s, self.boots = _blocked_s(self.available.base), self.available.base.nodes.after_boot
         gpu_selection = self.available.base.gpu_selection or self.available.picks.gpu_selection
         self.gpu_requests = {
             (gpu_request.job_id, gpu_request.submit_s): gpu_request
@@ -175,10 +179,7 @@ class NodeListSearch:
 
         A job is never pinned to a node that has to boot first: where it needs one, Slurm chooses it.
         """
-        if self.blocked_s is None:
-            self.blocked_s = _blocked_s(self.available.base)
-        unreserved = unreserved_nodes(self.available.base, row, self.blocked_s)
-        return unreserved & ~self.available.base.nodes.after_boot
+        return unreserved_nodes(self.available.base, row, self.blocked_s)
 
     def _best(self, row: int, gpu_request: JobGpuRequest, allowed: Bools) -> bool:
         """Take the node with the best pick. If no pick is known, Slurm chooses the node."""
@@ -223,10 +224,8 @@ class NodeListSearch:
     def _plain(self, row: int, allowed: Bools) -> bool:
         """A job whose nodes are Slurm's to choose: where the placement puts it stands for that, and nothing more is
         known of the GPUs there."""
-        boots = self.available.base.nodes.after_boot  # Slurm takes these last
-        shares = (self.available.shares(row, allowed & ~boots) if boots.any() else []) or self.available.shares(
-            row, allowed
-        )
+        up = allowed & ~self.boots  # Slurm takes the others last
+        shares = (self.available.shares(row, up) if self.boots.any() else []) or self.available.shares(row, allowed)
         for node, mask, gpus in shares:
             self.available.take(row, node, mask, gpus, len(shares))
             self.available.picks.shut(node)
@@ -249,18 +248,22 @@ def _rows(snapshot: Snapshot, ranking: Ranking, asked: NodeListWanted, candidate
 
 
 def _blocked_s(snapshot: Snapshot) -> Floats:
-    """As reserved_from_s; every node is, where a reservation's nodes cannot be read. (N,)."""
+    """As reserved_from_s; always, where a node is reserved now or has to boot, and everywhere, where a reservation's
+    nodes cannot be read. (N,)."""
+    nodes = snapshot.nodes
     try:
-        return reserved_from_s(snapshot)
+        from_s = reserved_from_s(snapshot)
     except UnknownEligibility:
-        return np.full(len(snapshot.nodes), -np.inf)
+        from_s = np.full(len(nodes), -np.inf)
+    return np.where(nodes.is_state(NodeState.RESERVED) | nodes.after_boot, -np.inf, from_s)
 
 
 def _by_own_request(gpu_request: JobGpuRequest, ours: JobOverrides | None) -> JobGpuRequest:
     """The request by the job's own request, which says what may be done with it."""
     gpu_request = replace(gpu_request, asks=str(ours.request.base)) if ours and ours.request.open else gpu_request
-    several = ("GPUs of several types",) if "," in gpu_request.asks else ()
-    return replace(gpu_request, bars=(*gpu_request.bars, *several))
+    if "," not in gpu_request.asks:
+        return gpu_request
+    return replace(gpu_request, bars=(*gpu_request.bars, "GPUs of several types"))
 
 
 def _reason(pick: SelectedGpus, best_rank: int) -> str:
