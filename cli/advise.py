@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +13,7 @@ from slurmsched.cli.listing import ALL_JOBS, Choice, Column, JobFilter, Listing,
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from slurmsched.observe.queue_rows import JobKeys
     from slurmsched.observe.survey.advice import Advice
     from slurmsched.observe.survey.advice_rules import AdviceInput
     from slurmsched.slurm.doctor import CheckResult
@@ -82,19 +83,11 @@ def _find(case: AdviceInput, job: int) -> None:
         raise InputError(f"job {job} is not in the queue")
 
 
-class JobKeys(NamedTuple):
-    """What filters look at."""
-
-    user: str
-    account: str
-    partition: str
-    qos: str
-
-
 def _keys(case: AdviceInput, one: Advice) -> JobKeys:
+    from slurmsched.observe.queue_rows import JobKeys
+
     jobs = case.snapshot.jobs
-    row = int(jobs.job_id.searchsorted(one.job_id))
-    return JobKeys(one.user, jobs.account[row], jobs.partition[row], jobs.qos[row])
+    return JobKeys.of(jobs, int(jobs.job_id.searchsorted(one.job_id)))
 
 
 def _ids(case: AdviceInput, one: Advice) -> tuple[int, int]:

@@ -26,6 +26,7 @@ HEADS = {
         "top",
         "web",
         "gpus",
+        "mig",
         "fit",
         "advise",
         "usage",

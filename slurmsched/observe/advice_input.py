@@ -9,6 +9,7 @@ from typing import Any
 from slurmsched.config import Config
 from slurmsched.errors import SlurmError, SlurmschedError
 from slurmsched.model.gpu_topology import GpuTopology
+from slurmsched.model.gpu_use import JobGpuUse
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.observe.gpu_use_sources import read_gpu_use
 from slurmsched.observe.survey.advice_rules import AdviceInput, gpus_by_job
@@ -38,7 +39,7 @@ def read_advice_input(config: Config, *, whole: bool) -> tuple[AdviceInput, Sequ
     snapshot = read_cluster_once(config)
     asked = read_gpu_options(open_commands(config.slurm), snapshot.site)
     usual, warnings = _usual(config, snapshot)
-    use, unmeasured = _measured_use(config, snapshot)
+    use, unmeasured = read_running_gpu_use(config, snapshot)
     case = AdviceInput(snapshot, asked, usual, preempted=_preempted(config, snapshot), use=use)
     checks = rate_gpu_picks(config, snapshot) if whole or list(gpus_by_job(case)) else {}
     shares = {name: (forms[0].best_share, forms[1].best_share) for name, forms in checks.items()}
@@ -57,7 +58,7 @@ def _usual(config: Config, snapshot: Snapshot) -> tuple[Any, tuple[str, ...]]:
         return {}, (f"time limits are not judged: {error}",)
 
 
-def _measured_use(config: Config, snapshot: Snapshot) -> tuple[Any, tuple[str, ...]]:
+def read_running_gpu_use(config: Config, snapshot: Snapshot) -> tuple[Mapping[int, JobGpuUse], tuple[str, ...]]:
     """How running jobs use their GPUs, nothing where that is not measured, and a warning where it cannot be read."""
     if config.measured_use.source == "none":
         return {}, ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,19 @@ if TYPE_CHECKING:
 
 _BASE_STATES = (JobState.COMPLETING, JobState.RUNNING, JobState.SUSPENDED, JobState.PENDING)
 _SHOWN_STATES = tuple((name, int(JobState[name])) for name in ("COMPLETING", "PENDING", "RUNNING", "SUSPENDED"))
+
+
+class JobKeys(NamedTuple):
+    """What filters of jobs look at."""
+
+    user: str
+    account: str
+    partition: str
+    qos: str
+
+    @classmethod
+    def of(cls, jobs: Jobs, row: int) -> JobKeys:
+        return cls(jobs.user[row], jobs.account[row], jobs.partition[row], jobs.qos[row])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from tests.unit.test_docs import SHOWN
 pytestmark = [pytest.mark.live, pytest.mark.newest]
 
 OF_A_SITE = frozenset(
-    ("operations", "advise", "config", "db", "doctor", "explain", "fit", "gpus", "hints", "history", "init", "plan",
+    ("operations", "advise", "config", "db", "doctor", "explain", "fit", "gpus", "hints", "history", "init", "mig", "plan",
     "policy",
      "power", "queue", "report", "snapshot", "status", "topology", "undo", "usage", "--config")
 )  # fmt: skip

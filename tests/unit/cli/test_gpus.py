@@ -118,3 +118,46 @@ def test_advise__jobs_and_site(run, cluster):
     assert [(one["rule"], one["gpu_h"]) for one in told["jobs"]] == [("cpus", 14.0)]
     gone = run("advise", "--job", "999")
     assert (gone.code, "job 999 is not in the queue" in gone.err) == (2, True)
+
+
+def _small_jobs():
+    """Three jobs of one A100: one by its hint, one as measured, one of which nothing is known; and an idle node."""
+    row = {"user": "ann", "gpus": 1, "partition": "gpu"}
+    jobs = (row | {"job_id": 5, "state": "R", "node_list": "n1"},
+            row | {"job_id": 6, "comment": "slurmsched: share=yes gpu_part=0.25 gpu_mem=9"},
+            row | {"job_id": 7, "user": "bob"})  # fmt: skip
+    held = [{"job_id": 5, "node": "n1", "gpu_type": "a100", "gpus": 1}]
+    nodes = [node("n1", mask=1, gpu_types="gpu:a100:8"), node("n2", gpu_types="gpu:a100:8")]
+    return site(nodes, jobs, allocations=held)
+
+
+def test_mig__jobs_layouts_and_commands(run, cluster, monkeypatch):
+    """What each job fits into, and the commands for the idle node; memory by the type's name, or as told."""
+    from slurmsched.model.gpu_use import JobGpuUse
+    from slurmsched.observe import advice_input
+    from slurmsched.slurm import reader
+
+    monkeypatch.setattr(reader, "read_cluster_once", lambda *_, **__: _small_jobs())
+    monkeypatch.setattr(advice_input, "read_running_gpu_use",
+                        lambda *_: ({5: JobGpuUse(5, 1, 0, 0.10, 3.5 * 1024)}, ("slow",)))  # fmt: skip
+    said = run("mig")
+    lines = said.out.splitlines()
+    assert (said.code, max(map(len, lines)) <= 100) == (0, True)
+    assert lines[0] == "a100: 40 GB by its name; --memory a100=GB says otherwise"
+    assert lines[1] == "3 jobs of one GPU: 2 would fit into a MIG device, 0 need the whole GPU, of 1 it is not known"
+    assert [line.split()[:5] for line in lines[3:5]] == [
+        ["1g.5gb", "5", "ann", "runs", "12"], ["2g.10gb", "6", "ann", "waits", "25"]]  # fmt: skip
+    assert "  n2 (idle)" in lines
+    assert "    nvidia-smi -i 0 -mig 1" in lines
+    assert lines[-1] == "warning: slow"
+    (found,) = json.loads(run("mig", "--memory", "a100=80", "--json").out)["types"]
+    assert (found["guessed"], [job["profile"] for job in found["jobs"]]) == (False, ["1g.10gb", "2g.20gb"])
+    assert found["commands"]["n2"][1].startswith("nvidia-smi mig -i 0 -cgi 4g.40gb,2g.20gb,1g.10gb")
+    assert "no job of one GPU" not in run("mig", "--user", "bob").out
+    assert "no job of one GPU is known" in run("mig", "--user", "eve").out
+
+
+@pytest.mark.parametrize("words", [("--memory", "a100"), ("--memory", "a100=41"), ("--margin", "-1")])
+def test_mig__refuses_wrong_options(run, cluster, words):
+    """Before anything is read."""
+    assert run("mig", *words).code == 2
