@@ -53,6 +53,7 @@ def request_of_types(gpus: dict[str, int]) -> str:
 # Overrides.
 
 SAME_S = 1.5  # Slurm keeps whole seconds
+MAY_ARRIVE_S = 30.0  # so long Slurm may still take a write that got no answer, such as one of a killed process
 FieldValue = int | float | str
 PRIORITY = ("nice", "site_factor")  # fields that only order jobs: the log keeps all their values, the ledger the last
 
@@ -72,7 +73,8 @@ class Override:
     field: "nice", "site_factor", "start_time", "size", "gpu_type" or "node_list", or that of another lever.
     base: what its user asked for, and what `undo` restores. A start has 0 if that is not known.
     sent: the latest value that was meant for the job. It equals `base` once the job has its own value again.
-    values: other values that were meant for it and may be in force, since not all that is on record was sent.
+    values: other values that were meant for it and may be in force, since not all that is on record was sent. The base
+        is among them until Slurm took one of ours (`unanswered`).
     since_s: when the job got this value [Unix s].
     note: the reason for the state, for people.
     accounting: the value is in the job's record of slurmdbd, not in slurmctld.
@@ -107,6 +109,28 @@ class Override:
     def matters(self) -> bool:
         """Whether a later cycle has to know of it."""
         return self.open or self.abandoned
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether no write of ours is known to have reached the job."""
+        return self.open and self.base in self.values
+
+    def may_arrive(self, now_s: float) -> bool:
+        """Whether a write may still reach a job that has its own value. A refusal is an answer, and no write is of a
+        time to come."""
+        return self.unanswered and not self.abandoned and 0 <= now_s - self.since_s < MAY_ARRIVE_S
+
+    def given(self, value: FieldValue, now_s: float) -> Override:
+        """The record once this value is to be sent. The base counts as meant for the job until Slurm took a write."""
+        unanswered = not self.open or self.unanswered
+        own = (self.base,) if unanswered else ()
+        before = (self.sent,) if self.open else ()
+        values = tuple(dict.fromkeys((*self.values, *before, value, *own)))
+        return replace(self, sent=value, values=values, since_s=now_s if unanswered else self.since_s)
+
+    def answered(self) -> Override:
+        """The record once Slurm took a write: a job with its own value got that from its user."""
+        return replace(self, values=tuple(value for value in self.values if value != self.base))
 
     def meant(self, value: FieldValue) -> bool:
         """Whether this value may be one of ours. Times may differ by what Slurm's whole seconds make of them."""

@@ -166,7 +166,7 @@ def resource_changes(
     back = [_restore(snapshot, row, what, record, record.note if record.abandoned else suits)
             for row, record in active.items() if row not in wanted]  # fmt: skip
     given = [_change_of(snapshot, row, what, amount, active.get(row)) for row, amount in wanted.items()]
-    changes = [*back, *(change for change in given if change[0].new != change[0].old)]
+    changes = [change for change in (*back, *given) if change[0].new != change[0].old]
     return Proposal.of_changes(changes, most, changed)
 
 
@@ -306,8 +306,11 @@ def _on_record(snapshot: Snapshot, what: HostResource) -> tuple[dict[int, Overri
     jobs, active, changed = snapshot.jobs, dict[int, Override](), list[Override]()
     amounts = what.of(snapshot)
     for row, record in of_pending(jobs, of_field(snapshot.overrides, what.step.field)):
-        now, has = _waiting_anew(record, float(jobs.submit_s[row])), int(amounts[row])
-        if has == record.base and (now.abandoned or record.meant(has)):  # ours was not sent, or is taken back
+        now, has = _waiting_anew(record, float(jobs.submit_s[row]), snapshot.now_s), int(amounts[row])
+        if has == record.base and now.may_arrive(snapshot.now_s):
+            active[row] = now
+            changed += [now] if now != record else []
+        elif has == record.base and (now.abandoned or record.meant(has)):  # ours was not sent, or is taken back
             changed.append(now.closed(abandoned=now.abandoned))
         elif not record.meant(has):
             changed.append(now.closed(_foreign(record.field), abandoned=True))
@@ -323,9 +326,11 @@ def _foreign(field: str) -> str:
     return f"somebody else changed its {'CPUs' if field == SetCpus.field else field}"
 
 
-def _waiting_anew(record: Override, submit_s: float) -> Override:
+def _waiting_anew(record: Override, submit_s: float, now_s: float) -> Override:
     """The record by the job's submission: after a requeue, earlier changes by others no longer count."""
-    return record if record.submit_s == submit_s else replace(record, submit_s=submit_s, state=OverrideState.ACTIVE)
+    if record.submit_s == submit_s:
+        return record
+    return replace(record, submit_s=submit_s, since_s=now_s, state=OverrideState.ACTIVE)
 
 
 def _limited(snapshot: Snapshot, row: int, what: HostResource, record: Override) -> Override:
@@ -347,9 +352,8 @@ def _change_of(
     less, words = amount < int(record.base), what.words
     why = (f"a node has its GPUs free, and {amount} of its {record.base} {words}" if less else
            f"a node has {amount} {words} for it that its free GPUs do not need")  # fmt: skip
-    values = tuple(dict.fromkeys((*record.values, record.sent)))
     step = what.step(*key, why, f"{what.step.kind}-{key[0]}", amount, has, int(record.base))
-    return step, (replace(record, sent=amount, values=values),)
+    return step, (record.given(amount, snapshot.now_s),)
 
 
 def _restore(snapshot: Snapshot, row: int, what: HostResource, record: Override, note: str) -> ResourceChange:

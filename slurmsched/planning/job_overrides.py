@@ -14,6 +14,7 @@ from slurmsched.model import (
     Override,
     OverrideState,
     SetCpus,
+    SetField,
     SetGpuRequest,
     SetMemory,
     SetNodeList,
@@ -35,8 +36,8 @@ NODE_LIST, GPU_TYPE, SIZE = SetNodeList.field, SetGpuRequest.field, SetSize.fiel
 CPUS, MEMORY = SetCpus.field, SetMemory.field
 NODE_LIST_FIELDS, SIZE_FIELDS = (NODE_LIST, GPU_TYPE), (SIZE,)
 SHARD_FIELDS = (SetShardNode.field, SetShards.field)
+_LISTS = (NODE_LIST, SetShardNode.field)
 _TOGETHER = {field: fields for fields in (NODE_LIST_FIELDS, SIZE_FIELDS, SHARD_FIELDS) for field in fields}
-MAY_ARRIVE_S = 30.0  # so long Slurm may still take a write that got no answer, such as one of a killed process
 _FOREIGN = "its request is another one: somebody changed it, or Slurm did not take ours"
 
 
@@ -57,8 +58,8 @@ class OverrideChanges(TypedDict, total=False):
 class JobOverrides:
     """One job's overrides of one lever: of its node list and GPU type, of its size, or of its shards and their node.
 
-    They are written, abandoned and settled together: submission, state, time and note are the same in all of them. For
-    a field that was never written, base and sent are "".
+    They are written, abandoned and settled together: submission, state and note are the same in all of them. For a
+    field that was never written, base and sent are "".
     """
 
     records: tuple[Override, ...]
@@ -78,6 +79,7 @@ class JobOverrides:
 
     @property
     def since_s(self) -> float:
+        """Since when the job has the first of them [Unix s]."""
         return self.records[0].since_s
 
     @property
@@ -93,6 +95,11 @@ class JobOverrides:
     def open(self) -> bool:
         """Whether the job may have a value that slurmsched wrote."""
         return any(record.open for record in self.records)
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether some write is not known to have reached the job."""
+        return any(record.unanswered for record in self.records)
 
     @property
     def sized(self) -> bool:
@@ -147,7 +154,7 @@ def _joined(fields: tuple[str, ...], parts: dict[str, Override]) -> JobOverrides
     state = OverrideState.ABANDONED if any(record.abandoned for record in parts.values()) else OverrideState.ACTIVE
     blank = JobOverrides.blank(fields, first.job_id, first.submit_s, first.since_s)
     found = JobOverrides(tuple(parts.get(record.field, record) for record in blank.records))
-    return found.with_all(submit_s=first.submit_s, since_s=first.since_s, note=first.note, state=state)
+    return found.with_all(submit_s=first.submit_s, note=first.note, state=state)
 
 
 def records_of(jobs: Iterable[JobOverrides]) -> tuple[Override, ...]:
@@ -192,7 +199,7 @@ def on_record(
     every = by_job(snapshot.overrides, fields)
     split = _of_split_tasks(jobs, every)
     for row, known in of_pending(jobs, (*every, *split)):
-        now = _seen(_waiting_anew(snapshot, row, known), _request_now(jobs, row, known), snapshot.now_s)
+        now = _seen(jobs, row, _waiting_anew(snapshot, row, known), snapshot.now_s)
         if not now.open:  # it was not sent
             changed.append(now)
             continue
@@ -208,25 +215,29 @@ def on_record(
     return active, partly_changed, (*changed, *started)
 
 
-def _seen(known: JobOverrides, request: str, now_s: float) -> JobOverrides:
+def _seen(jobs: Jobs, row: int, known: JobOverrides, now_s: float) -> JobOverrides:
     """The overrides by what the job asks for."""
-    return _size_seen(known, request, now_s) if known.sized else _with_request_seen(known, request)
+    request = _request_now(jobs, row, known)
+    found = known if known.sized else _with_request_seen(known, request)
+    return JobOverrides(tuple(
+        seen(record, jobs.nodes_asked[row] if record.field in _LISTS else request, now_s) for record in found.records
+    ))  # fmt: skip
 
 
-def _size_seen(known: JobOverrides, has: str, now_s: float) -> JobOverrides:
-    """The override of a size by what the job asks for. Its own is among the values until Slurm took one of ours: a job
-    that still has it was not written, once no write can arrive any more. Afterwards its user gave it that again."""
-    size = known.request
-    if size.base not in size.values:
-        return known
-    if has == size.base:
-        late = known.abandoned or now_s - known.since_s >= MAY_ARRIVE_S  # a refusal is an answer
-        return _closed(known, SIZE).with_request(values=()) if late else known
-    return known.with_request(values=_without_own(size)) if size.meant(has) else known
+def seen(record: Override, has: FieldValue, now_s: float) -> Override:
+    """An override by the value that the job has. A job with its own value was not written, once no write can arrive any
+    more. Once it shows one of ours, Slurm took a write."""
+    if not record.unanswered:
+        return record
+    if same_value(record, has, record.base):
+        return record if record.may_arrive(now_s) else replace(record, sent=record.base, values=())
+    ours = any(same_value(record, has, value) for value in (record.sent, *record.values))
+    return record.answered() if ours else record
 
 
-def _without_own(size: Override) -> tuple[FieldValue, ...]:
-    return tuple(value for value in size.values if value != size.base)
+def same_value(record: Override, value: FieldValue, other: FieldValue) -> bool:
+    """Whether two values of this field are the same. Lists may name the same nodes in other words."""
+    return same_hosts(str(value), str(other)) if record.field in _LISTS else value == other
 
 
 def _of_split_tasks(jobs: Jobs, every: Iterable[JobOverrides]) -> tuple[JobOverrides, ...]:
@@ -288,7 +299,9 @@ def _waiting_anew(snapshot: Snapshot, row: int, known: JobOverrides) -> JobOverr
     time to come, since the clock was set back, is of now."""
     submit_s = float(snapshot.jobs.submit_s[row])
     if known.submit_s == submit_s:
-        return known.with_all(since_s=min(known.since_s, snapshot.now_s))
+        return JobOverrides(
+            tuple(replace(record, since_s=min(record.since_s, snapshot.now_s)) for record in known.records)
+        )
     return known.with_all(submit_s=submit_s, since_s=snapshot.now_s, state=OverrideState.ACTIVE, note="")
 
 
@@ -324,7 +337,7 @@ def _closed(known: JobOverrides, *fields: str) -> JobOverrides:
 
 
 def _has_list(nodes: str, record: Override) -> bool:
-    return any(same_hosts(nodes, str(ours)) for ours in (record.sent, *record.values))
+    return any(same_value(record, nodes, ours) for ours in (record.sent, *record.values))
 
 
 def _has_request(request: str, record: Override) -> bool:
@@ -393,14 +406,19 @@ def settled_list(planned: Records, before: Records, answers: Sequence[Outcome], 
     """The overrides of a job's node list and request after these answers to that many steps; () if they stay.
 
     A job has its own again when Slurm has taken every step of that. One whose first list was refused has it too, since
-    no request is sent then.
+    no request is sent then. A refusal is an answer too.
     """
     (job,) = by_job(planned)
     if not job.open or not answers:
         return Lever.settled_restore(planned, answers, steps)
     first = answers[0]
     refused = isinstance(first.action, SetNodeList) and first.action.old == job.nodes.base
-    return _never_given(job, first.message) if refused and first.status == "refused" else ()
+    if refused and first.status == "refused":
+        return _never_given(job, first.message)
+    fields = {outcome.action.field for outcome in answers
+              if isinstance(outcome.action, SetField) and outcome.status in ("written", "refused")}  # fmt: skip
+    found = tuple(record.answered() if record.field in fields else record for record in planned)
+    return found if found != planned else ()
 
 
 def settled_size(planned: Records, before: Records, answers: Sequence[Outcome], steps: int) -> Records:
@@ -413,7 +431,7 @@ def settled_size(planned: Records, before: Records, answers: Sequence[Outcome], 
     if steps and record.open and not answers:
         return before or (record.closed(),)
     if answers and answers[-1].status == "written" and record.open:
-        return (replace(record, values=_without_own(record)),)
+        return (record.answered(),)
     if not answers or answers[0].status != "refused":
         return Lever.settled(planned, before, answers, steps)
     return tuple(

@@ -428,8 +428,4 @@ def _change_of(snapshot: Snapshot, row: int, request: str, before: JobOverrides 
     size = before or JobOverrides.blank(SIZE_FIELDS, *key, snapshot.now_s).with_request(base=has, sent=has)
     why = f"the policy wants it on {counted(request)} of the GPUs that its hints allow"
     step = set_size(snapshot, row, why, request, str(size.request.base))
-    own = () if before else (has,)  # until Slurm took the first
-    if size.request.base in size.request.values:  # no write was answered: this one may arrive late, too
-        size = size.with_all(since_s=snapshot.now_s)
-    ours = size.with_request(sent=request, values=tuple(dict.fromkeys((*size.request.values, request, *own))))
-    return step, ours.records
+    return step, (size.request.given(request, snapshot.now_s),)

@@ -111,7 +111,8 @@ def guests_first(snapshot: Snapshot, ranking: Ranking) -> Ranking:
     if not active:
         return ranking
     walk, first = ShardWalk(with_own_gpus(snapshot), active), np.zeros(len(snapshot.jobs), np.bool_)
-    for row in ranking.order[np.isin(ranking.order, list(active))].tolist():
+    ours = [row for row in active if snapshot.jobs.shards[row] > 0]
+    for row in ranking.order[np.isin(ranking.order, ours)].tolist():
         first[row] = walk.joins(row)
     if not first.any():
         return ranking
@@ -152,7 +153,7 @@ def shard_requests(
     back = [
         restore_steps(snapshot, row, ours, over.get(row, _OWN), abandoned=row in over)
         for row, ours in active.items()
-        if row not in walk.chosen
+        if not ours.unanswered and (row not in walk.chosen or not ours.request.open)
     ]
     changes: list[JobSteps] = [
         *(restore_steps(snapshot, row, ours, ours.note, abandoned=True) for row, ours in partly_changed.items()),
@@ -350,10 +351,11 @@ def _given(snapshot: Snapshot, row: int, part: GpuPart) -> JobSteps:
     listed = SetShardNode(*key, part.why, name, part.node, nodes, nodes, picked=True)
     request = SetShards(*key, part.why, name, text, gpus, gpus, part.size)
     record = JobOverrides.blank(SHARD_FIELDS, *key, snapshot.now_s).with_all(note=part.why)
-    record = record.with_request(base=gpus, sent=text, values=(text,)).with_nodes(base=nodes, sent=nodes)
+    own, asked = record.with_nodes(base=nodes, sent=nodes).nodes, record.with_request(base=gpus, sent=gpus).request
+    asked = asked.given(text, snapshot.now_s)
     if not part.node or part.node == nodes:
-        return (request,), record
-    return (listed, request), record.with_nodes(sent=part.node, values=(part.node,))
+        return (request,), JobOverrides((own, asked))
+    return (listed, request), JobOverrides((own.given(part.node, snapshot.now_s), asked))
 
 
 def _within(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import orjson
 import pytest
@@ -23,6 +25,7 @@ MINUTES = float(os.environ.get("SOAK_MINUTES", "3"))
 SIZE_MINUTES = float(os.environ.get("SOAK_MINUTES", "0.4"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
 FIRST = 30  # jobs to begin with: more than there is room for
+KEPT = Path("/var/tmp/soak")
 PAUSE_S = 0.7  # on average between two events
 
 
@@ -38,14 +41,19 @@ SIZES = {"policy": '{ name = "dorm", theta2 = 1.0 }', "lever__size": "true",
 
 @contextmanager
 def churning(site: Installed, kind: type[Churn], **keys: str) -> Iterator[Churn]:
-    """A daemon at work on 16 nodes, a cycle every two seconds, preemption on, everything allowed soon."""
+    """A daemon at work on 16 nodes, a cycle every two seconds, preemption on, everything allowed soon. After a failure
+    the daemon's files are in KEPT."""
     site.configure(
         cycle__interval_s="2.0", scope__partitions='["soak", "phantom"]', log__format='"json"', **KEYS, **keys
     )
     with more_nodes(len(NODES), "soak"):
         made = kind(site, SEED)
         made.start_daemon()
-        yield made
+        try:
+            yield made
+        except BaseException:
+            shutil.copytree(site.folder, KEPT, dirs_exist_ok=True)
+            raise
         if made.daemon is not None and made.daemon.poll() is None:
             os.killpg(made.daemon.pid, signal.SIGKILL)
             made.daemon.wait()

@@ -393,8 +393,9 @@ def _written(
     changes: list[tuple[tuple[Step, ...], JobOverrides | None]] = [
         restore_steps(snapshot, row, ours, ours.note, abandoned=True) for row, ours in partly_changed.items()
     ]
-    chosen = dict(found.chosen)
-    for row, ours in active.items():
+    unanswered = {row for row, ours in active.items() if ours.unanswered}
+    chosen = {row: name for row, name in found.chosen.items() if row not in unanswered}
+    for row, ours in ((row, ours) for row, ours in active.items() if row not in unanswered):
         late = snapshot.now_s - ours.since_s > config.start_timeout_s
         if not late and row not in chosen and unknown_topology_rule(snapshot.topology, int(snapshot.jobs.nodes[row])):
             continue  # no rule refuses its list
@@ -434,18 +435,18 @@ def _placed_steps(
         steps.append(SetNodeList(*key, why, operation, name, nodes, own_list, row in found.picked))
     if request != gpus:
         steps.append(SetGpuRequest(*key, why, operation, request, gpus, own_request))
-    record = _record(before, name, request) if steps else None
+    record = _record(before, name, request, snapshot.now_s) if steps else None
     if waits:
         steps.append(AllowStart(*key, "its place is chosen, it need not wait longer", operation, snapshot.now_s))
     return tuple(steps), record
 
 
-def _record(before: JobOverrides, name: str, request: str) -> JobOverrides:
+def _record(before: JobOverrides, name: str, request: str, now_s: float) -> JobOverrides:
     """The overrides of a job that is to have this node and this request. Requests of ours stay on it until the job is
     seen with its own."""
-    ours = before.with_nodes(sent=name, values=tuple(dict.fromkeys((*before.nodes.values, name))))
-    base, requests = before.request.base, before.request.values
-    if request == base and not requests:
-        return ours.with_request(base="", sent="")
-    given = (*requests, *((request,) if request != base else ()))
-    return ours.with_request(sent=request, values=tuple(dict.fromkeys(given)))
+    nodes, asked = before.nodes, before.request
+    listed = nodes.given(name, now_s) if name != nodes.sent else nodes
+    if request != asked.base:
+        return JobOverrides((listed, asked.given(request, now_s) if request != asked.sent else asked))
+    own = replace(asked, sent=request) if asked.values else replace(asked, base="", sent="")
+    return JobOverrides((listed, own))

@@ -83,7 +83,7 @@ def test_cpus__a_job_gets_what_a_node_has_beside_its_free_gpus() -> None:
     """6 CPUs are left: job 1 gets them all, so that none are left for job 2; job 2 alone would get them too."""
     made = plan(queue({}, {}))
     assert asks(made) == {1: (6, 16, 16)}
-    assert made.overrides[0] == record(6)
+    assert made.overrides[0] == record(6, values=(6, 16))
     assert asks(plan(queue({}))) == {1: (6, 16, 16)}
 
 
@@ -225,12 +225,17 @@ def test_cpus__go_back_when_the_lever_is_off_and_at_undo() -> None:
 
 
 def test_cpus__what_was_on_record_and_not_sent_is_closed() -> None:
-    """A process that dies right before the write: the job has its own, and undo writes nothing."""
-    given = queue({}, overrides=(record(5),))
-    assert asks(undo_plan(given)) == {} and not undo_plan(given).overrides[0].open
-    assert asks(plan(given)) == {1: (6, 16, 16)}
-    made = plan(queue({}, used=0, overrides=(record(5),)))
-    assert asks(made) == {} and not made.overrides[0].open
+    """A process that dies right before the write: the job has its own, and undo writes nothing once no write can arrive
+    any more. Until then the number stays on record, and undo writes the job's own."""
+    given, late = queue({}, overrides=(record(5),)), (record(5, since_s=NOW - 30),)
+    closed = undo_plan(replace(given, overrides=late))
+    assert asks(closed) == {} and not closed.overrides[0].open
+    assert asks(undo_plan(given)) == {1: (16, 16, 16)}
+    again = plan(replace(given, overrides=(record(5, since_s=NOW - 29),)))
+    assert (asks(again), again.overrides[-1].since_s) == ({1: (5, 16, 16)}, NOW)
+    free = queue({}, used=0)
+    assert (asks(made := plan(replace(free, overrides=late))), made.overrides[0].open) == ({}, False)
+    assert plan(replace(free, overrides=(record(5),))).overrides == ()
 
 
 def test_cpus__what_somebody_else_changed_stays() -> None:

@@ -31,6 +31,7 @@ OURS = {"gpus": 0, "shards": 2, "gpu_request": "shard:2", "gpus_by": ""}  # what
 LISTED = {**OURS, "nodes_asked": "n1"}
 
 
+FIRST = ("shard:2", "gpu:1")  # values until Slurm took a write
 BUSY = ("2/4,0/4", "3/4,0/4")
 
 
@@ -82,7 +83,8 @@ def test_shards__a_job_joins_the_fullest_shared_gpu_that_has_its_part() -> None:
     ]
     why = "no whole GPU is free for it, and a shared GPU of n1 has its part: 2 of 4 shards"
     (node, part) = made.overrides[2:]
-    assert (node, part) == record(2, note=why)
+    unanswered = replace(record(2, note=why)[0], values=("n1", "")), replace(record(2, note=why)[1], values=FIRST)
+    assert (node, part) == unanswered
 
 
 def test_shards__whole_gpus_come_first() -> None:
@@ -251,6 +253,21 @@ def test_shards__a_job_whose_part_is_free_goes_first() -> None:
     assert plan(queue(*rows, overrides=ours)).ranking.why["decided_by"].tolist() == ["shared GPU", "", "policy"]
 
 
+@pytest.mark.parametrize(("ago_s", "late"), [(29.0, False), (30.0, True)])
+def test_shards__a_write_without_an_answer_may_arrive_late(ago_s: float, late: bool) -> None:
+    """Its process was killed, and slurmctld had the writes in its queue: the job's own are on record until that is
+    over, and undo writes them. Then it gets its part again. What has arrived by then goes back."""
+    node, part = record(since_s=NOW - ago_s)
+    ours = (replace(node, values=("n1", "")), replace(part, values=FIRST))
+    given = queue({}, overrides=ours)
+    parts, own = [(1, "n1"), (1, "shard:2")], [(1, ""), (1, "gpu:1")]
+    assert (asks(plan(given)), asks(undo_plan(given))) == ((parts, []) if late else ([], own))
+    assert [one.open for one in undo_plan(given).overrides] == [False, False]
+    assert asks(plan(queue({**LISTED, "comment": ""}, overrides=ours))) == own
+    half = plan(queue({"nodes_asked": "n1"}, overrides=ours))
+    assert asks(half) == [(1, "")] * late and not any(one.abandoned for one in half.overrides)
+
+
 def test_shards__a_job_gets_all_its_writes_or_none() -> None:
     """Two writes a job: of three in a cycle the second job needs one more, and waits."""
     made = plan(queue({"comment": QUARTER}, {}), pace=PaceConfig(writes_per_cycle=3))
@@ -265,8 +282,11 @@ def test_shards__what_slurm_refuses_is_left_alone() -> None:
     barred = Outcome(listed, "refused", f"{ASKS} other GRES beside GPUs")
     kept = ShardLever.settled(made.overrides, (), [barred], 2)
     assert [(one.field, one.open, one.abandoned) for one in kept] == [(field, False, True) for field in SHARD_FIELDS]
-    assert ShardLever.settled(made.overrides, (), [Outcome(listed, "written"), Outcome(part, "refused", "x")], 2) == ()
-    again = plan(queue({"nodes_asked": "n1"}, overrides=made.overrides))
+    answers = [Outcome(listed, "written"), Outcome(part, "refused", "x")]
+    left = ShardLever.settled(made.overrides, (), answers, 2)
+    assert [one.values for one in left] == [("n1",), ("shard:2",)]
+    assert ShardLever.settled(made.overrides, (), [Outcome(listed, "unknown")], 2) == ()
+    again = plan(queue({"nodes_asked": "n1"}, overrides=left))
     assert asks(again) == [(1, "")] and all(one.abandoned for one in again.overrides)
     told = admin_comments(queue(LISTED, overrides=record()))
     assert told == {0: "slurmsched: node list n1; part of a GPU shard:2, asked gpu:1"}

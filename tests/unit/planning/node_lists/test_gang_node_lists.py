@@ -87,7 +87,7 @@ def test_gang__all_of_it_goes_where_its_nodes_are_nearest(free, expected):
     found = planned(leaves(free=free))
     (action,), (pin,) = found.actions, by_job(found.overrides)
     assert (action.new, action.old, action.base, action.picked) == (expected, "", "", True)
-    assert pin == list_overrides(1, expected)
+    assert pin == list_overrides(1, expected, values=(expected, ""))
 
 
 def test_gang__says_where_it_lies():

@@ -60,7 +60,7 @@ def test_pins__takes_the_node_where_slurms_pick_is_best():
     """Of nodes with a pair each, the one with the most lanes; the record has the user's own list as base."""
     found = planned(cluster([wait(1)], [SINGLE, DOUBLE, NONE]))
     assert lists(found) == {1: "n2"}
-    assert by_job(found.overrides) == (list_overrides(1, "n2"),)
+    assert by_job(found.overrides) == (list_overrides(1, "n2", values=("n2", "")),)  # no write is answered yet
     assert found.actions[0].picked
     assert found.actions[0].reason == "Slurm gives it GPUs 0,3 there, the best set of all it may have"
 
@@ -245,6 +245,29 @@ def test_pins__a_requeued_job_keeps_our_list_and_gets_it_back():
     found = planned(cluster([wait(1, nodes_asked="n2", restarts=1)], [SINGLE, []], overrides=records_of((old,))))
     assert lists(found) == {1: "n1"}
     assert by_job(found.overrides[:2])[0] == old.with_all(submit_s=NOW_S - 60, since_s=NOW_S)
+
+
+@pytest.mark.parametrize(("ago_s", "late"), [(29.0, False), (30.0, True)])
+def test_pins__a_write_without_an_answer_may_arrive_late(ago_s, late):
+    """Its process was killed, and slurmctld had it in its queue: the job's own list is on record until that is over,
+    and undo writes it. Then the job gets a list again. One that has come goes back as any other."""
+    ours = records_of((list_overrides(1, "n2", values=("n2", ""), since_s=NOW_S - ago_s),))
+    at = cluster([wait(1)], [SINGLE, DOUBLE], overrides=ours)
+    undone = restore_proposal(at, NODE_LIST_FIELDS, "undo")
+    assert (lists(planned(at)), lists(undone)) == (({1: "n2"}, {}) if late else ({}, {1: ""}))
+    assert [each.open for each in undone.overrides] == [False, False]
+    arrived = planned(cluster([wait(1, nodes_asked="n2")], [[], []], overrides=ours))
+    assert (lists(arrived), by_job(arrived.overrides)[0].nodes.values) == ({1: ""}, ("n2",))
+
+
+def test_pins__a_request_that_may_still_arrive_is_waited_for():
+    """The list came, and the daemon was killed while the request was on its way. Afterwards the list goes back."""
+    ours = list_overrides(1, "n1", since_s=NOW_S - 40).with_request(base="gpu:2", sent="gpu:p1:2",
+                                                                   values=("gpu:p1:2", "gpu:2"))  # fmt: skip
+    at = cluster([wait(1, nodes_asked="n1")], [[], []], overrides=records_of((ours,)))
+    assert [(action.kind, action.new) for action in planned(at).actions] == [("pin", "")]
+    soon_ = ours.with_request(since_s=NOW_S - 29)
+    assert planned(replace(at, overrides=records_of((soon_,)))).actions == ()
 
 
 def test_pins__lists_on_record_go_back_when_pinning_is_turned_off():

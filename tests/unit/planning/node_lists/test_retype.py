@@ -77,7 +77,7 @@ def test_retype__asks_for_the_best_pair_on_its_node():
         nodes.new,
         request.new,
         "gpu:2",
-        (request.new,),
+        (request.new, "gpu:2"),
     )
 
 
@@ -175,7 +175,7 @@ def test_retype__a_request_is_rewritten_from_what_its_user_made_of_it():
     (action,), pin = found.actions, by_job(found.overrides)[-1]
     assert isinstance(action, SetGpuRequest)
     assert (action.new, action.old, action.base) == ("gpu:p0:2,gpu:p1:2", "gpu:4", "gpu:4")
-    assert (pin.request.sent, pin.request.base, pin.request.values) == (action.new, "gpu:4", (action.new,))
+    assert (pin.request.sent, pin.request.base, pin.request.values) == (action.new, "gpu:4", (action.new, "gpu:4"))
 
 
 def test_retype__its_own_goes_out_again_if_that_never_reached_slurm():
