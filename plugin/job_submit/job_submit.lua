@@ -108,6 +108,27 @@ local function per_node(job_desc)
     return wanted:match("^gres[:/]gpu[:%w_.-]*[:=]%d+$")
 end
 
+-- The number in a setting, or nil where it is none above zero.
+local function positive(value)
+    local number = tonumber(value)
+    return number and number >= 1 and number or nil
+end
+
+-- What a job of one GPU asks for that may share it and says which part it needs: shards. nil: it asks as it did.
+local function shards(job_desc, comment)
+    local per_gpu = positive(settings.shards_per_gpu)
+    if not per_gpu or (tonumber(job_desc.min_nodes) or 1) % NOT_GIVEN > 1 then return nil end
+    local wanted = job_desc.tres_per_node or ""
+    if wanted ~= "gres/gpu:1" and wanted ~= "gres:gpu:1" and wanted ~= "gres/gpu" and wanted ~= "gres:gpu" then return nil end
+    for _, other in ipairs({ "tres_per_job", "tres_per_task", "tres_per_socket" }) do
+        if (job_desc[other] or "") ~= "" then return nil end
+    end
+    local hints = grammar.parse(comment or "", keys).values
+    local part = tonumber(hints.gpu_part)
+    if hints.share ~= "yes" or not part then return nil end
+    return "gres/shard:" .. string.format("%d", math.ceil(part * per_gpu))
+end
+
 local function told(warnings)
     for _, warning in ipairs(warnings) do
         if settings.refuse or not settings.cli_filter then tell(warning) end
@@ -119,12 +140,14 @@ end
 local function submitted(job_desc, part_list)
     local comment, warnings =
         understood(job_desc.comment, from_options(job_desc), defaults_for(job_desc, part_list))
-    local gpus = per_node(job_desc)
+    local gpus, part = per_node(job_desc), shards(job_desc, comment)
     if told(warnings) then return true end
     if comment and comment ~= job_desc.comment then job_desc.comment = comment end
     if gpus then
         job_desc.tres_per_node = gpus
         job_desc.tres_per_job = ""
+    elseif part then
+        job_desc.tres_per_node = part
     end
     return false
 end

@@ -97,6 +97,21 @@ def test_submit__one_node_gpus_become_gpus_per_node(load: Any) -> None:
         assert submit(on, **asked | other)[1] == asked | other
 
 
+def test_submit__one_gpu_that_may_be_shared_becomes_shards(load: Any) -> None:
+    """Rounded up; only where asked for, only of one GPU without a type, only with both hints."""
+    asked = {"tres_per_node": "gres/gpu:1", "min_nodes": 1, "comment": "slurmsched: share=yes gpu_part=0.3"}
+    on = load("shards_per_gpu = 8")
+    for unset in ({}, {"min_nodes": NO_VAL}, {"tres_per_node": "gres/gpu"}, {"tres_per_job": ""}):
+        assert submit(on, **asked | unset)[1]["tres_per_node"] == "gres/shard:3"
+    for other in ({"min_nodes": 2}, {"tres_per_node": "gres/gpu:2"}, {"tres_per_node": "gres/gpu:a100:1"},
+                  {"tres_per_node": "gres/gpu:1,gres/nic:1"}, {"tres_per_task": "gres/gpu:1"},
+                  {"comment": "slurmsched: share=no gpu_part=0.3"}, {"comment": "slurmsched: share=yes"},
+                  {"comment": "x"}):  # fmt: skip
+        assert submit(on, **asked | other)[1] == asked | other
+    for setting in ("", 'shards_per_gpu = "many"', "shards_per_gpu = 0"):
+        assert submit(load(setting), **asked)[1] == asked
+
+
 def test_submit__a_wrong_hint_is_refused_only_on_wish(load: Any) -> None:
     """And then the job is as it was."""
     wrong = "slurmsched: topo=moon preempt=YES"
