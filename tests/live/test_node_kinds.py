@@ -214,3 +214,17 @@ def test_power_saving__a_node_takes_jobs_after_a_boot(empty):
     start(SAVING)
     until(lambda: run("squeue", "-h", "-j", str(job), "-o", "%T").out.strip() == "RUNNING", "the job runs")
     assert figures(SAVING) == rest(free=6, used=2)
+
+
+def test_submit__one_gpu_that_may_be_shared_becomes_shards(empty: None) -> None:
+    """By job_submit.lua, at the submission. The last test of this file: the plug-in stays until `labctl reset`."""
+    etc = Path("/etc/slurm")
+    for file in [*Path("/src/plugin/lua").glob("*.lua"), Path("/src/plugin/job_submit/job_submit.lua")]:
+        shutil.copy(file, etc)
+    (etc / "slurmsched_settings.lua").write_text("return { shards_per_gpu = 4 }")
+    run("labctl", "conf", "JobSubmitPlugins", "lua")
+    run("labctl", "restart", "slurmctld")
+    run("labctl", "wait-ready")
+    job = held(SHARDS, "--gres=gpu:1", "--comment=slurmsched: share=yes gpu_part=0.3")
+    whole = held(SHARDS, "--gres=gpu:1")
+    assert [asked(each) for each in (job, whole)] == [f"gres/shard:2|{SHARDS}", f"gres/gpu:1|{SHARDS}"]
