@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurmsched.kernels._jit import kernel
+from slurmsched.kernels._jit import kernel, kernel_part
 from slurmsched.kernels.free_gpus import givable, wanted_of
-from slurmsched.kernels.gang_fit import pick_gang
+from slurmsched.kernels.gang_fit import bit_count, headroom, part_of, pick_gang, room_of
+from slurmsched.kernels.gang_series import GangSeries
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
 
 
@@ -66,6 +67,8 @@ def walk(
             total += free[n]
         if gpus[j] <= 0 or total < gpus[j]:
             continue
+        if not pick_gang(free, handicap, gpus[j], nodes[j], size, shares):
+            continue
         part = min(size, -(-gpus[j] // max(nodes[j], -(-gpus[j] // size))))
         price[:] = handicap
         for n in range(width):
@@ -83,6 +86,30 @@ def walk(
             given[rank] = shares
             unclaimed -= shares
     return given
+
+
+@kernel(plain_below=512)
+def shares_given(given: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """Rows of `given` that are not all zeros, how many entries each has, and their columns and values, row by row.
+
+    given: (R, N) GPUs of each node that each job is given. Returns (S,), (S,), (E,), (E,).
+    """
+    rows, count, entries = np.empty(given.shape[0], np.int64), np.zeros(given.shape[0], np.int64), 0
+    served = 0
+    for row in range(given.shape[0]):
+        for n in range(given.shape[1]):
+            count[served] += 1 if given[row, n] != 0 else 0
+        if count[served] > 0:
+            rows[served] = row
+            entries += count[served]
+            served += 1
+    node, gpus, place = np.empty(entries, np.int64), np.empty(entries, np.int64), 0
+    for row in rows[:served]:
+        for n in range(given.shape[1]):
+            if given[row, n] != 0:
+                node[place], gpus[place] = n, given[row, n]
+                place += 1
+    return rows[:served], count[:served], node, gpus
 
 
 # Walks over GPU sets.
@@ -112,29 +139,158 @@ class FreeSets(NamedTuple):
     memory_mib: Floats
 
 
-@kernel(plain_below=512)
-def keep_sets(rows: Int64s, held: HeldSets, free: FreeSets, beside: bool) -> Bools:
-    """Which running jobs keep what they hold, because all of it is free. (R,) bool. They take it from `free`.
+class PlacedGangs(NamedTuple):
+    """Jobs that were given GPUs, one after another. The arrays are longer than what is written.
 
+    rows, nodes: (R,) row of each job, and how many nodes it has.
+    node, mask: (E,) rows of these nodes, and the GPUs on each.
+    written: (2,) how many jobs and nodes there are.
+    """
+
+    rows: Int64s
+    nodes: Int64s
+    node: Int64s
+    mask: Int64s
+    written: Int64s
+
+
+# Over 30 lines: half is signature and docstring.
+@kernel(plain_below=512)
+def next_fitting(
+    rows: Int64s,
+    begin: int,
+    asks: GangSeries,
+    held: HeldSets,
+    free: FreeSets,
+    placed: PlacedGangs,
+    whole_parts: bool,
+    beside: bool,
+) -> int:
+    """Place in `rows`, from `begin` on, of the first waiting job that may find room; rows.size if there is none.
+
+    A running job on the way keeps what it holds if all of it is free: it takes that from `free` and is added to
+    `placed`. Running jobs before all waiting ones keep it in any case.
     rows: (R,) of the jobs, most urgent first.
-    beside: whether CPUs and memory must be free too.
+    asks: what each of these rows asks for. Only GPUs are counted, of all nodes.
+    whole_parts: whether each part of a gang must find room on a node.
+    beside: whether CPUs and memory of a running job must be free too.
     Source: slurmsched.
     """
-    kept = np.ones(rows.size, np.bool_)
-    for rank in range(rows.size):
-        begin = held.first[rows[rank]]
-        end = begin + held.entries[rows[rank]]
-        for k in range(begin, end):
+    at_least = np.zeros(65, np.int64)  # nodes with so many free GPUs
+    for n in range(free.gpus.size):
+        for gpus in range(bit_count(free.gpus[n]) + 1):
+            at_least[gpus] += 1
+    waited = begin > 0
+    for place in range(begin, rows.size):
+        row = rows[place]
+        if held.entries[row] == 0:
+            waited = True
+            if _may_fit(asks, place, at_least, whole_parts):
+                return place
+        elif not waited or _is_free(row, held, free, beside):
+            _keep(row, held, free, placed, at_least)
+    return rows.size
+
+
+@kernel_part
+def _may_fit(asks: GangSeries, i: int, at_least: Int64s, whole_parts: bool) -> bool:
+    """Whether so many nodes have so many free GPUs."""
+    if asks.gpus[i] == 0 or not whole_parts:
+        return 0 < asks.gpus[i] <= at_least[1:].sum()
+    part = min(part_of(asks.gpus[i], asks.nodes[i], asks.size[i]), asks.gpus[i])
+    parts, rest = asks.gpus[i] // part, asks.gpus[i] % part
+    return at_least[part] >= parts and (rest == 0 or at_least[rest] > parts)
+
+
+@kernel_part
+def _is_free(row: int, held: HeldSets, free: FreeSets, beside: bool) -> bool:
+    """Whether all that a running job holds is free."""
+    for k in range(held.first[row], held.first[row] + held.entries[row]):
+        n = held.node[k]
+        if held.mask[k] & ~free.gpus[n] != 0:
+            return False
+        if beside and (free.cpus[n] < held.cpus[k] - 1e-6 or free.memory_mib[n] < held.memory_mib[k] - 1e-6):
+            return False
+    return True
+
+
+@kernel_part
+def _keep(row: int, held: HeldSets, free: FreeSets, placed: PlacedGangs, at_least: Int64s) -> None:
+    """A running job keeps what it holds."""
+    jobs, nodes = placed.written[0], placed.written[1]
+    placed.rows[jobs], placed.nodes[jobs] = row, held.entries[row]
+    for k in range(held.first[row], held.first[row] + held.entries[row]):
+        n = held.node[k]
+        before = bit_count(free.gpus[n])
+        free.gpus[n] &= ~held.mask[k]
+        free.cpus[n] -= held.cpus[k]
+        free.memory_mib[n] -= held.memory_mib[k]
+        for gpus in range(bit_count(free.gpus[n]) + 1, before + 1):
+            at_least[gpus] -= 1
+        placed.node[nodes], placed.mask[nodes] = n, held.mask[k]
+        nodes += 1
+    placed.written[0], placed.written[1] = jobs + 1, nodes
+
+
+@kernel
+def without(free: FreeSets, held: HeldSets, rows: Int64s) -> tuple[Int64s, Floats, Floats]:
+    """What is free less what these running jobs hold: GPUs, CPUs and memory of each node. (N,) each."""
+    gpus, cpus, memory_mib = free.gpus.copy(), free.cpus.copy(), free.memory_mib.copy()
+    for row in rows:
+        for k in range(held.first[row], held.first[row] + held.entries[row]):
+            gpus[held.node[k]] &= ~held.mask[k]
+            cpus[held.node[k]] -= held.cpus[k]
+            memory_mib[held.node[k]] -= held.memory_mib[k]
+    return gpus, cpus, memory_mib
+
+
+# Over 30 lines: half is signature and docstring.
+@kernel
+def fewest_displaced(
+    free: FreeSets,
+    held: HeldSets,
+    later: Int64s,
+    begin: int,
+    usable: Bools,
+    takes: tuple[int, int, int],
+    beside: tuple[float, float],
+    whole_parts: bool,
+) -> tuple[int, Int64s, Int64s]:
+    """How many of the least urgent running jobs must go at least so that a gang finds room, and what is free then.
+
+    The number is later.size + 1 if it finds none. GPUs and room of each node, see gang_fit.headroom: (N,) each.
+    free: with what the jobs of `later` hold.
+    later: rows of running jobs, least urgent first.
+    begin: how many of them go in any case.
+    takes: nodes with a part of the gang, GPUs of such a part, and of one more part or 0.
+    beside: CPUs and memory with each GPU.
+    whole_parts: as next_fitting takes it.
+    Source: slurmsched.
+    """
+    gpus, cpus, memory_mib = without(free, held, later[begin:])
+    room = headroom(gpus, usable, cpus, memory_mib, beside[0], beside[1])
+    parts, part, rest = takes
+    large, small, total = (room >= part).sum(), (room >= rest).sum(), room.sum()
+    gone = begin
+    while total < parts * part + rest or (whole_parts and (large < parts or (rest > 0 and small <= parts))):
+        if gone == later.size:
+            return gone + 1, gpus, room
+        for k in range(held.first[later[gone]], held.first[later[gone]] + held.entries[later[gone]]):
             n = held.node[k]
-            whole = held.mask[k] & ~free.gpus[n] == 0
-            short = free.cpus[n] < held.cpus[k] - 1e-6 or free.memory_mib[n] < held.memory_mib[k] - 1e-6
-            kept[rank] = kept[rank] and whole and not (beside and short)
-        for k in range(begin, end if kept[rank] else begin):
-            n = held.node[k]
-            free.gpus[n] &= ~held.mask[k]
-            free.cpus[n] -= held.cpus[k]
-            free.memory_mib[n] -= held.memory_mib[k]
-    return kept
+            gpus[n] |= held.mask[k] & free.gpus[n]
+            cpus[n] += held.cpus[k]
+            memory_mib[n] += held.memory_mib[k]
+            had = room[n]
+            if usable[n]:
+                room[n] = room_of(bit_count(gpus[n]), cpus[n], memory_mib[n], beside[0], beside[1])
+            large += int(room[n] >= part) - int(had >= part)
+            small += int(room[n] >= rest) - int(had >= rest)
+            total += room[n] - had
+        gone += 1
+    if gone > begin:  # anew: others may hold the same GPUs
+        gpus, cpus, memory_mib = without(free, held, later[gone:])
+        room = headroom(gpus, usable, cpus, memory_mib, beside[0], beside[1])
+    return gone, gpus, room
 
 
 # Walks that only count GPUs.

@@ -102,7 +102,7 @@ class Scattered:
 
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Which jobs of the ranking should hold which GPUs now; every gang whole."""
-        return place_gangs(snapshot, ranking, self._anywhere)
+        return place_gangs(snapshot, ranking, self._anywhere, whole_parts=False)
 
     def _anywhere(self, ask: GangRequest, offer: OfferedGpus) -> Gang | None:
         room = offer.room

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurmsched.errors import ConfigError
-from slurmsched.kernels.ranking_walks import backfill, walk
-from slurmsched.model import Assignments, Ranking, Snapshot, frozen
-from slurmsched.model.columns import Floats, Int64s
+from slurmsched.kernels.ranking_walks import backfill, shares_given, walk
+from slurmsched.model import Assignments, Ranking, Snapshot
+from slurmsched.model.columns import Floats, Int64s, made_read_only
 from slurmsched.placements.gang_walk import equal_parts
 from slurmsched.resources.allocated import AllocatedGpus
 from slurmsched.resources.eligibility import node_pools
@@ -83,8 +83,5 @@ def _backfilled(snapshot: Snapshot, ranking: Ranking, price: Floats, most: int) 
 
 def _assignments(rows: Int64s, given: Int64s) -> Assignments:
     """The rows that were given GPUs, with their places. rows: (R,). given: (R, N) GPUs of each node."""
-    served = np.flatnonzero(given.any(axis=1))
-    rank, node = np.nonzero(given[served])
-    count = np.bincount(rank, minlength=len(served)).astype(np.int64)
-    ints = (rows[served], np.cumsum(count) - count, count, node, given[served][rank, node])
-    return Assignments(*(frozen(column, np.int64) for column in ints))
+    served, count, node, gpus = shares_given(given)
+    return Assignments(*map(made_read_only, (rows[served], np.cumsum(count) - count, count, node, gpus)))

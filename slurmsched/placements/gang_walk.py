@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-from slurmsched.kernels.gang_fit import headroom, part_of
+from slurmsched.kernels.gang_fit import part_of
 from slurmsched.kernels.gang_series import GangSeries
-from slurmsched.kernels.ranking_walks import FreeSets, HeldSets, keep_sets
+from slurmsched.kernels.ranking_walks import FreeSets, HeldSets, PlacedGangs, fewest_displaced, next_fitting, without
 from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, made_read_only
 from slurmsched.model.gpu_masks import bit_counts
@@ -58,40 +57,7 @@ Gang = tuple[Int64s, Int64s]  # node rows, and the GPU mask on each; no node twi
 Chooser = Callable[[GangRequest, OfferedGpus], Gang | None]  # None: it does not fit
 # Gangs one after another, on what is free, which it changes. GPUs that may be freed; whether to end at the first that
 # does not fit. Returns as gang_series.serve_series.
-SeriesChooser = Callable[[GangSeries, "FreeNow", Bools, int, bool], tuple[int, Int64s, Int64s, Int64s]]
-
-
-@dataclass(slots=True, eq=False)
-class FreeNow:
-    """What is not given yet: masks, CPUs and memory of each node. (N,) each, writable."""
-
-    gpus: Int64s
-    cpus: Floats
-    memory_mib: Floats
-
-    def without(self, placeable: PlaceableGpus, entries: Int64s) -> FreeNow:
-        """Less what these entries of placeable.allocated hold."""
-        allocated, gpus, cpus, memory_mib = (
-            placeable.allocated,
-            self.gpus.copy(),
-            self.cpus.copy(),
-            self.memory_mib.copy(),
-        )
-        np.bitwise_and.at(gpus, allocated.node[entries], ~allocated.mask[entries])
-        np.subtract.at(cpus, allocated.node[entries], allocated.cpus[entries])
-        np.subtract.at(memory_mib, allocated.node[entries], allocated.memory_mib[entries])
-        return FreeNow(gpus, cpus, memory_mib)
-
-    def take(self, node: Int64s, mask: Int64s, cpus: Floats, memory_mib: Floats) -> None:
-        self.gpus[node] &= ~mask
-        self.cpus[node] -= cpus
-        self.memory_mib[node] -= memory_mib
-
-    def take_many(self, node: Int64s, mask: Int64s, cpus: Floats, memory_mib: Floats) -> None:
-        """As `take` for several jobs, whose nodes may be the same, one after another."""
-        np.bitwise_and.at(self.gpus, node, ~mask)
-        np.subtract.at(self.cpus, node, cpus)
-        np.subtract.at(self.memory_mib, node, memory_mib)
+SeriesChooser = Callable[[GangSeries, FreeSets, Bools, int, bool], tuple[int, Int64s, Int64s, Int64s]]
 
 
 def place_gangs(
@@ -101,6 +67,8 @@ def place_gangs(
     placeable: PlaceableGpus | None = None,
     served: Callable[[int, Gang], None] = lambda row, gang: None,
     series: SeriesChooser | None = None,
+    *,
+    whole_parts: bool = True,
 ) -> Assignments:
     """Which jobs of the ranking should hold which GPUs now; every gang whole, no GPU twice.
 
@@ -109,17 +77,13 @@ def place_gangs(
     not show which GPUs are held.
     placeable: PlaceableGpus.of(snapshot), if it is at hand. served: called with each waiting job that got GPUs.
     series: chooses for many at once what `choose` would one by one; then `served` is not called.
+    whole_parts: `choose` puts each part of a gang on a node of its own. It is not asked where that cannot be.
     """
     placeable = PlaceableGpus.of(snapshot) if placeable is None else placeable
-    holds = placeable.allocated.count > 0
-    rows = ranking.order[(holds | startable(snapshot))[ranking.order]]
-    walk = _Walk(snapshot, placeable, rows, choose, served, series)
-    for at, stretch in enumerate(np.split(rows, np.flatnonzero(np.diff(holds[rows])) + 1) if len(rows) else ()):
-        if holds[stretch[0]]:
-            walk.keep(stretch, first=at == 0)
-        else:
-            walk.serve(stretch)
-    return _assignments(placeable, walk.given)
+    rows = ranking.order[((placeable.allocated.count > 0) | startable(snapshot))[ranking.order]]
+    walk = _Walk(snapshot, placeable, rows, choose, served, series, whole_parts)
+    walk.run()
+    return walk.assignments()
 
 
 class _Walk:
@@ -131,124 +95,110 @@ class _Walk:
         choose: Chooser,
         served: Callable[[int, Gang], None],
         series: SeriesChooser | None,
+        whole_parts: bool,
     ) -> None:
-        self.placeable, self.choose, self.served, self.series = placeable, choose, served, series
-        self.asks = _GangRequests(snapshot)
-        self.free = FreeNow(placeable.capacity.copy(), placeable.cpus.copy(), placeable.memory_mib.copy())
-        self.unused = int(bit_counts(self.free.gpus).sum())  # GPUs of `free`
-        # Running, not come to; least urgent first.
-        self.later = rows[placeable.allocated.count[rows] > 0].tolist()[::-1]
-        self.idle: FreeNow | None = None  # `free` without what those hold; None: to be worked out
+        self.placeable, self.rows = placeable, rows
+        self.choose, self.served, self.series, self.whole_parts = choose, served, series, whole_parts
+        self.requests = _GangRequests(snapshot)
+        self.asks = self.requests.series(rows)
+        allocated = placeable.allocated
+        self.held = HeldSets(allocated.first, allocated.count, allocated.node, allocated.mask, allocated.cpus,
+                             allocated.memory_mib)  # fmt: skip
+        self.free = FreeSets(placeable.capacity.copy(), placeable.cpus.copy(), placeable.memory_mib.copy())
+        self.running = np.flatnonzero(allocated.count[rows] > 0)  # their places in `rows`
         self.displaced = False
-        self.given: list[_Given] = []
+        jobs, entries = len(rows), len(allocated.node) + int(bit_counts(placeable.capacity).sum())
+        columns = [np.empty(size, np.int64) for size in (jobs, jobs, entries, entries)]
+        self.placed = PlacedGangs._make([*columns, np.zeros(2, np.int64)])
 
-    def keep(self, rows: Int64s, *, first: bool) -> None:
-        """These running jobs come next: each stays unless a more urgent one has a GPU of it. first: there is none."""
-        if not self.displaced and self._keep_all(rows, first=first):
-            return
-        allocated, free = self.placeable.allocated, self.free
-        held = HeldSets(allocated.first, allocated.count, allocated.node, allocated.mask, allocated.cpus,
-                        allocated.memory_mib)  # fmt: skip
-        kept = keep_sets(rows, held, FreeSets(free.gpus, free.cpus, free.memory_mib), self.displaced)
-        self.idle, self.unused = None, int(bit_counts(free.gpus).sum())
-        self._stay(rows, rows[kept])
+    def run(self) -> None:
+        """Give GPUs to all that get some."""
+        place = 0
+        while (place := self._next(place)) < len(self.rows):
+            passed = int(np.searchsorted(self.running, place))
+            end = int(self.running[passed]) if passed < len(self.running) else len(self.rows)
+            later = self.rows[self.running[passed:][::-1]]  # running jobs, not come to, least urgent first
+            if self.series is not None and end - place >= FEW_GANGS:
+                place += self._serve_many(place, end, later, self.series)
+            if place < end:
+                self._serve(int(self.rows[place]), later)
+                place += 1
 
-    def _keep_all(self, rows: Int64s, *, first: bool) -> bool:
-        """Whether all of them stay at once, because none holds a GPU that was given."""
-        allocated, entries = self.placeable.allocated, self.placeable.allocated.entries(rows)
-        free = self.free.without(self.placeable, entries)
-        unused = int(bit_counts(free.gpus).sum())
-        if not first and unused != self.unused - int(bit_counts(allocated.mask[entries]).sum()):
-            return False
-        self.free, self.unused = free, unused
-        self._stay(rows, rows)
-        return True
+    def _next(self, place: int) -> int:
+        """The next waiting job for which there may be GPUs. Running jobs before it stay or go."""
+        found: int = next_fitting(
+            self.rows, place, self.asks, self.held, self.free, self.placed, self.whole_parts, self.displaced
+        )
+        return found
 
-    def _stay(self, rows: Int64s, kept: Int64s) -> None:
-        """The walk has come to these running jobs, and those kept have their GPUs."""
-        allocated, entries = self.placeable.allocated, self.placeable.allocated.entries(kept)
-        del self.later[len(self.later) - len(rows) :]
-        self.given.append(_Given(kept, allocated.count[kept], allocated.node[entries], allocated.mask[entries]))
-
-    def serve(self, rows: Int64s) -> None:
-        """These waiting jobs come next: each gets GPUs if it finds some."""
-        at = 0
-        while self.series is not None and len(rows) - at >= FEW_GANGS and self.unused:
-            at += self._serve_many(rows[at:], self.series)
-            self._serve_each(rows[at : at + 1])  # the first that needs GPUs of running jobs, if any
-            at += 1
-        self._serve_each(rows[at:])
-
-    def _serve_many(self, rows: Int64s, series: SeriesChooser) -> int:
-        """Serve the jobs up to the first that fits only if running jobs go. Returns how many they are."""
-        asks, idle = self.asks.series(rows), self._idle()
-        looked, count, node, mask = series(asks, idle, self.asks.usable, self.unused, bool(self.later))
-        got, share = count > 0, bit_counts(mask)
+    def _serve_many(self, place: int, end: int, later: Int64s, series: SeriesChooser) -> int:
+        """Serve waiting jobs up to the first that fits only if running jobs go. Returns how many they are."""
+        asks = GangSeries._make(column[place:end] for column in self.asks)
+        idle = FreeSets(*without(self.free, self.held, later)) if len(later) else self.free
+        unused = int(bit_counts(self.free.gpus).sum())
+        looked, count, node, mask = series(asks, idle, self.requests.usable, unused, bool(len(later)))
+        got = count > 0
         if idle is not self.free:
-            cpus, memory_mib = (np.repeat(each, count) * share for each in (asks.cpus_per_gpu, asks.mib_per_gpu))
-            self.free.take_many(node, mask, cpus, memory_mib)
-        self.unused -= int(share.sum())
-        self.given.append(_Given(rows[got], count[got], node, mask))
+            cpus, mib = (np.repeat(each, count) for each in (asks.cpus_per_gpu, asks.mib_per_gpu))
+            self._take(node, mask, cpus, mib)
+        self._add(self.rows[place:end][got], count[got], node, mask)
         return looked
 
-    def _serve_each(self, rows: Int64s) -> None:
-        for row in rows.tolist():
-            if not self.unused:
-                return
-            gang = self._gang(row)
-            if gang is not None:
-                self.served(row, gang)
-                self.given.append(_Given(np.array([row]), np.array([len(gang[0])]), *gang))
+    def _serve(self, row: int, later: Int64s) -> None:
+        """This waiting job gets GPUs if it finds some."""
+        ask = self.requests.of(row)
+        gang = None if ask is None else self._gang(ask, later)
+        if ask is not None and gang is not None:
+            self._take(*gang, ask.cpus_per_gpu, ask.mib_per_gpu)
+            self._add(row, len(gang[0]), *gang)
+            self.served(row, gang)
 
-    def _gang(self, row: int) -> Gang | None:
-        """The GPUs that this waiting job gets, taken from what is left; None if it waits on."""
-        ask = self.asks.of(row)
-        if ask is None or ask.gpus > self.unused:
-            return None
-        gang = self._chosen(ask, self._idle())
-        if gang is None and self.later:
-            gang = self._displacing(ask)
-        if gang is None:
-            return None
-        node, mask = gang
-        share = bit_counts(mask).astype(np.float64)
-        beside = (ask.cpus_per_gpu * share, ask.mib_per_gpu * share)
-        self.free.take(node, mask, *beside)
-        self.unused -= int(share.sum())
-        if not self.later:
-            self.idle = self.free
-        elif self.idle is not None:
-            self.idle.take(node, mask, *beside)
-        return gang
-
-    def _idle(self) -> FreeNow:
-        if self.idle is None:
-            self.idle = self._offered(0)
-        return self.idle
-
-    def _offered(self, displaced: int) -> FreeNow:
-        """What is left without what running jobs hold that the walk has not come to, but for the last `displaced`."""
-        staying = self.later[displaced:]
-        allocated = self.placeable.allocated
-        return self.free.without(self.placeable, allocated.entries(np.array(staying))) if staying else self.free
-
-    def _displacing(self, ask: GangRequest) -> Gang | None:
-        """With the GPUs of the fewest least urgent running jobs that make it fit."""
-        found = self._chosen(ask, self._offered(len(self.later)))
-        self.displaced = self.displaced or found is not None
-        low, high = 0, len(self.later)  # does not fit with low, fits with high
-        while found is not None and high - low > 1:
+    def _gang(self, ask: GangRequest, later: Int64s) -> Gang | None:
+        """On idle GPUs, else with those of the fewest least urgent running jobs that make it fit."""
+        low, found = self._chosen(ask, later, 0)
+        high = low
+        if found is None and low < len(later):
+            high, found = self._chosen(ask, later, len(later))
+        while found is not None and high - low > 1:  # does not fit with low, fits with high
             middle = (low + high) // 2
-            gang = self._chosen(ask, self._offered(middle))
-            if gang is None:
+            gone, gang = self._chosen(ask, later, middle)
+            if gang is None or gone > middle:
                 low = middle
             else:
                 high, found = middle, gang
+        self.displaced = self.displaced or (found is not None and high > 0)
         return found
 
-    def _chosen(self, ask: GangRequest, free: FreeNow) -> Gang | None:
-        room = headroom(free.gpus, ask.usable, free.cpus, free.memory_mib, ask.cpus_per_gpu, ask.mib_per_gpu)
-        return self.choose(ask, OfferedGpus(free.gpus, room))
+    def _chosen(self, ask: GangRequest, later: Int64s, displaced: int) -> tuple[int, Gang | None]:
+        """The gang when so many running jobs go, or as many more as it needs to find room; and how many go then."""
+        shape, beside = (ask.parts, ask.part, ask.rest), (ask.cpus_per_gpu, ask.mib_per_gpu)
+        gone, free, room = fewest_displaced(
+            self.free, self.held, later, displaced, ask.usable, shape, beside, self.whole_parts
+        )
+        return gone, self.choose(ask, OfferedGpus(free, room)) if gone <= len(later) else None
+
+    def _take(self, node: Int64s, mask: Int64s, cpus_per_gpu: Floats | float, mib_per_gpu: Floats | float) -> None:
+        """These GPUs, and CPUs and memory with each, are no longer free."""
+        share = bit_counts(mask)
+        np.bitwise_and.at(self.free.gpus, node, ~mask)
+        np.subtract.at(self.free.cpus, node, cpus_per_gpu * share)
+        np.subtract.at(self.free.memory_mib, node, mib_per_gpu * share)
+
+    def _add(self, rows: Int64s | int, count: Int64s | int, node: Int64s, mask: Int64s) -> None:
+        """These jobs were given GPUs: how many nodes each has, and one after another the nodes and masks of all."""
+        placed = self.placed
+        jobs, nodes = placed.written.tolist()
+        placed.written[:] = last, end = jobs + np.size(rows), nodes + len(node)
+        placed.rows[jobs:last], placed.nodes[jobs:last] = rows, count
+        placed.node[nodes:end], placed.mask[nodes:end] = node, mask
+
+    def assignments(self) -> Assignments:
+        """All jobs that were given GPUs, in the order of the walk."""
+        jobs, nodes = self.placed.written.tolist()
+        rows, count = self.placed.rows[:jobs], self.placed.nodes[:jobs]
+        node, mask = self.placed.node[:nodes], self.placed.mask[:nodes]
+        shown = np.where(self.placeable.blind[node], 0, mask)
+        return Assignments(*map(made_read_only, (rows, np.cumsum(count) - count, count, node, bit_counts(mask), shown)))
 
 
 class _GangRequests:
@@ -279,23 +229,6 @@ class _GangRequests:
         shape = (min(part, gpus), gpus // part, gpus % part)
         beside = (float(jobs.cpus[row]) / gpus, float(jobs.memory_mib[row]) / gpus)
         return GangRequest(row, int(jobs.job_id[row]), gpus, *shape, *beside, self.usable[pool])
-
-
-class _Given(NamedTuple):
-    """GPUs of some jobs: how many nodes each has (R,), and one after the other the nodes and masks of all (K,)."""
-
-    rows: Int64s
-    nodes: Int64s
-    node: Int64s
-    mask: Int64s
-
-
-def _assignments(placeable: PlaceableGpus, given: list[_Given]) -> Assignments:
-    """All jobs that were given GPUs, in that order."""
-    none = np.zeros(0, np.int64)
-    rows, count, node, mask = map(np.concatenate, zip(_Given(none, none, none, none), *given, strict=True))
-    shown = np.where(placeable.blind[node], 0, mask)
-    return Assignments(*map(made_read_only, (rows, np.cumsum(count) - count, count, node, bit_counts(mask), shown)))
 
 
 def by_node(ask: GangRequest, offer: OfferedGpus, order: Int64s, pick: Callable[[int, int, int], int]) -> Gang | None:

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from slurmsched.errors import ConfigError
 from slurmsched.kernels.gang_fit import SetTables, best_nodes, tightest_cell
 from slurmsched.kernels.gang_series import CellRanges, FreeCluster, GangSeries, serve_series
+from slurmsched.kernels.ranking_walks import FreeSets
 from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.gpu_masks import lowest_bits
 from slurmsched.model.gpu_topology import GpuTopology, SiteTopology
 from slurmsched.placements.fabric_cells import FabricCells, cells_of, fewest_cells
-from slurmsched.placements.gang_walk import Chooser, FreeNow, Gang, GangRequest, OfferedGpus, place_gangs
+from slurmsched.placements.gang_walk import Chooser, Gang, GangRequest, OfferedGpus, place_gangs
 from slurmsched.resources.gpu_sets import TABLE_GPUS, Objective, large_set, set_table
 from slurmsched.resources.placeable_gpus import PlaceableGpus
 
@@ -115,7 +116,7 @@ class _Chooser:
         return bool((self.tabled == self.node_class).all())
 
     def series(
-        self, asks: GangSeries, free: FreeNow, usable: Bools, unused: int, stops: bool
+        self, asks: GangSeries, free: FreeSets, usable: Bools, unused: int, stops: bool
     ) -> tuple[int, Int64s, Int64s, Int64s]:
         """As `choose` for one gang after another: see gang_series.serve_series. Takes their GPUs from `free`."""
         c = self.cells

@@ -37,7 +37,7 @@ class Sched2:
             order = np.argsort(bit_counts(offer.free), kind="stable")
             return by_node(ask, offer, order, lambda _, free, gpus: lowest_bits(free, gpus))
 
-        return place_gangs(snapshot, ranking, by_need)
+        return place_gangs(snapshot, ranking, by_need, whole_parts=False)
 
 
 def gathered(ask: GangRequest, offer: OfferedGpus) -> Gang | None:

@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from slurmsched.kernels import ranking_walks
+from slurmsched.kernels.gang_series import GangSeries
+from slurmsched.placements import baselines, gang_walk
+from slurmsched.placements.baselines import BestFit, Scattered
+from slurmsched.resources.placeable_gpus import PlaceableGpus
+from tests.property.test_rings import crowded
 from tests.reference import backfill as naive_backfill
-from tests.reference import pile
+from tests.reference import gangs, pile
 from tests.reference import walk as naive_walk
 
 SIZE = 4  # GPUs of a node
@@ -50,18 +56,51 @@ def walked(
     return made
 
 
-def test_keep_sets__each_job_stays_whole_or_goes() -> None:
-    """Two nodes with 2 and 3 free GPUs. Job 0 holds both nodes, job 1 a GPU of the first, job 2 one of the second, job
-    3 nothing; job 1 finds its GPU taken by job 0. Job 2 finds too few CPUs, and job 4 too little memory, if they count.
+def test_shares_given__lists_what_each_row_has() -> None:
+    """Rows without any are left out."""
+    given = np.array([[0, 0, 0], [0, 2, 1], [0, 0, 0], [4, 0, 0]])
+    expected = ([1, 3], [2, 1], [1, 2, 0], [2, 1, 4])
+    assert expected == tuple(column.tolist() for column in ranking_walks.shares_given(given))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_next_fitting_and_fewest_displaced__walk_as_reference(seed: int) -> None:
+    """The same jobs keep or get the same GPUs as when every job and every number of displaced jobs is tried."""
+    at, ranking = crowded(seed)
+    requests, known = gang_walk._GangRequests(at), PlaceableGpus.of(at)
+    asks = {row: ask for row in range(len(at.jobs)) if not known.allocated.count[row] and (ask := requests.of(row))}
+    for placement in (BestFit(), Scattered()):
+        choose = baselines._fullest if isinstance(placement, BestFit) else placement._anywhere
+        made = placement.place(at, ranking)
+        ends = (made.first + made.count).tolist()
+        found = {row: (made.node[first:end].tolist(), made.gpus[first:end].tolist())
+                 for row, first, end in zip(made.rows.tolist(), made.first.tolist(), ends, strict=True)}  # fmt: skip
+        expected = {row: (node, [mask.bit_count() for mask in masks])
+                    for row, (node, masks) in gangs.place_gangs(at, ranking, choose, asks).items()}  # fmt: skip
+        assert (list(expected), expected) == (list(found), found)
+
+
+def test_next_fitting__each_running_job_stays_whole_or_goes() -> None:
+    """Two nodes with 2 and 3 free GPUs. Job 0 waits. Job 1 holds both nodes, job 2 a GPU of the first, job 3 one of the
+    second, job 4 nothing: it waits for 3 GPUs. Job 2 finds its GPU taken by job 1. Job 3 finds too few CPUs, and job 5
+    too little memory, if they count. Jobs before all waiting ones stay in any case.
     """
     held = ranking_walks.HeldSets(
-        np.array([0, 2, 3, 4, 4]), np.array([2, 1, 1, 0, 1]), np.array([0, 1, 0, 1, 1]),
+        np.array([0, 0, 2, 3, 4, 4]), np.array([0, 2, 1, 1, 0, 1]), np.array([0, 1, 0, 1, 1]),
         np.array([0b01, 0b001, 0b01, 0b010, 0b100]), np.array([1.0, 3.0, 0.0, 2.0, 0.0]), np.array([0, 0, 0, 1, 9.0])
     )  # fmt: skip
-    for beside, kept, gpus in ((False, [0, 2, 3, 4], [0b10, 0b000]), (True, [0, 3], [0b10, 0b110])):
+    behind = np.arange(6)
+    for rows, beside, kept, gpus in (
+        (behind, False, [1, 3, 5], [0b10, 0b000]),
+        (behind, True, [1], [0b10, 0b110]),
+        (behind[1:], True, [1, 2, 3], [0b10, 0b100]),
+    ):
         free = ranking_walks.FreeSets(np.array([0b11, 0b111]), np.array([np.inf, 4.0]), np.array([8.0, 8.0]))
-        stays = ranking_walks.keep_sets(np.arange(5), held, free, beside)
-        assert (np.flatnonzero(stays).tolist(), free.gpus.tolist()) == (kept, gpus)
+        placed = ranking_walks.PlacedGangs._make([*np.empty((4, 9), np.int64), np.zeros(2, np.int64)])
+        ones = np.ones(6, np.int64)
+        asks = GangSeries(np.array([9, 0, 0, 0, 3, 0])[rows], ones, 4 * ones, 0 * ones, np.zeros(6), np.zeros(6))
+        assert ranking_walks.next_fitting(rows, 0, asks, held, free, placed, True, beside) == len(rows)
+        assert (placed.rows[: placed.written[0]].tolist(), free.gpus.tolist()) == (kept, gpus)
 
 
 def test_fill_in_order__agrees_with_reference() -> None:
