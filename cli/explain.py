@@ -71,6 +71,7 @@ def _print(out: Output, answer: Explanation, now_s: float) -> None:
         "change": answer.changes,
         "GPUs": (answer.measured,) if answer.measured else (),
         "size": (answer.size,) if answer.size else (),
+        "speed": (answer.beside,) if answer.beside else (),
         "slurmsched": answer.ours,
         "hint": answer.hints,
         "expected": answer.expected,

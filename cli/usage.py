@@ -114,10 +114,11 @@ def _show_profiles(out: Output, path: str) -> None:
     if not rows:
         out.line(f"no profiles yet: the daemon writes {path} every 5 minutes")
         return
-    head = ("model", "batch>", "GPUs>", "type", "samples/s>", "use>", "GPU GiB>", "hours>", "jobs>")
+    head = ("model", "batch>", "GPUs>", "type", "beside", "samples/s>", "use>", "GPU GiB>", "hours>", "jobs>")
     out.table(head, [
-        (row.model, row.batch or "-", row.gpus, row.gpu_type or "-", _hours(row.samples_per_s), _percent(row.use),
-         "?" if row.memory_mib is None else f"{row.memory_mib / 1024:.1f}", _hours(row.hours), row.jobs)
+        (row.model, row.batch or "-", row.gpus, row.gpu_type or "-", row.beside or "-", _hours(row.samples_per_s),
+         _percent(row.use), "?" if row.memory_mib is None else f"{row.memory_mib / 1024:.1f}", _hours(row.hours),
+         row.jobs)
         for row in rows
     ])  # fmt: skip
 

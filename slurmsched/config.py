@@ -150,8 +150,8 @@ class LeverConfig(ConfigSection):
     )
     share: bool = Field(
         False,
-        description="also let pending jobs of one GPU with the hints share=yes and gpu_part ask for shards instead, "
-        "where no whole GPU is free; needs gres/shard in AccountingStorageTRES",
+        description="also let pending jobs of one GPU with the hints share=yes and gpu_part ask for shards or MPS "
+        "instead, where no whole GPU is free; needs gres/shard or gres/mps in AccountingStorageTRES",
     )
     start: bool = Field(
         False, description="also write the earliest start that the policy chose for pending jobs (StartTime)"

@@ -28,6 +28,7 @@ KINDS = {
 }
 # parameter that is a plug-in itself -> its group
 NESTED = {"estimator": "estimators", "speeds": "speeds", "of": "policies"}
+MEASURED = "measured"  # parameter of policies: the file of measured_use.profiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,10 @@ def _estimator(config: Config) -> Any:
 
 def _policy(config: Config, estimator: Any) -> Any:
     """The policy; one that takes an estimator gets the configuration's, unless its own parameters name one."""
-    name, values = config.policy.name, _kept_tables(config.policy.parameters, config.measured_use.profiles)
+    name, profiles = config.policy.name, config.measured_use.profiles
+    values = _kept_tables(config.policy.parameters, profiles)
+    if profiles and MEASURED in parameters("policies", name):
+        values.setdefault(MEASURED, profiles)
     if estimator is not None and "estimator" in parameters("policies", name):
         values.setdefault("estimator", estimator)
     return make_plugin("policies", name, values)

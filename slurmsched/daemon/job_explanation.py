@@ -8,11 +8,12 @@ from slurmsched.config import Config
 from slurmsched.daemon import cycle_parts
 from slurmsched.db.job_history import LedgerPlace, past_of_job
 from slurmsched.errors import SlurmError
+from slurmsched.estimators.group_speeds import GroupSpeeds
 from slurmsched.model import Plan, Snapshot
 from slurmsched.model.job_details import JobDetails
 from slurmsched.observe.explain.explanation import Explanation, explain
 from slurmsched.observe.explain.node_obstacles import why_not
-from slurmsched.observe.explain.planner_answers import preemption_outlook, run_time_terms
+from slurmsched.observe.explain.planner_answers import interference_outlook, preemption_outlook, run_time_terms
 from slurmsched.observe.gpu_use_sources import PeriodicUse, read_gpu_use
 from slurmsched.protocols import DecidingPlanner
 from slurmsched.slurm.accounted_history import history_of, may_read_ledger
@@ -57,7 +58,8 @@ def explain_job(config: Config, job: str, *, as_user: bool, node: str | None) ->
         details = _with_history(config, snapshot, row, details)
     move = "" if as_user else preemption_outlook(snapshot, row, config.preemption, config.scope)
     terms = run_time_terms(planner, snapshot, row)
-    answer = explain(snapshot, plan, row, details, terms, move, lever=config.lever.kind)
+    beside = interference_outlook(snapshot, row, GroupSpeeds(measured=config.measured_use.profiles))
+    answer = explain(snapshot, plan, row, details, terms, move, lever=config.lever.kind, beside=beside)
     obstacle = None if node is None else why_not(snapshot, row, node, details)
     return JobExplanation(answer, obstacle, snapshot.now_s, snapshot.warnings)
 

@@ -1,7 +1,7 @@
 """Interference: what jobs keep of their speed when two to four of them are on the same GPUs.
 
-One question, three answers, the best first: the stages of their iterations, speeds that were measured for the pair, and
-a fit to all measured pairs.
+One question, four answers, the best first: the pair as the site's own daemon measured it, the stages of their
+iterations, published speeds of the pair, a fit to all known pairs.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
 from pathlib import Path
-from typing import NamedTuple
+from statistics import median_low
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from slurmsched.errors import InputError
 from slurmsched.estimators.throughput_table import (
     SHIPPED,
+    kept_table,
     kinds,
     model_and_batch,
     pair_throughput,
@@ -53,11 +55,21 @@ class KeptSpeeds(NamedTuple):
     """What jobs of a group keep of their speed.
 
     kept: share of its speed alone that each job keeps, in the order asked for.
-    source: how that is known.
+    source: how that is known, one of SOURCES.
     """
 
     kept: tuple[float, ...]
     source: str
+
+
+# How the speeds of a group are known, in words.
+SOURCES = {
+    "alone": "alone",
+    "profiles": "measured here",
+    "stages": "by published stages",
+    "measured": "by published pairs",
+    "estimated": "estimated from other pairs",
+}
 
 
 @lru_cache(maxsize=8)
@@ -170,8 +182,23 @@ class PairFit(NamedTuple):
 
 def measured_pairs(name: str, type_: str, gpus: int) -> dict[tuple[str, str], float]:
     """What the first of two kinds of jobs keeps beside the second, by table of throughputs; only above 0."""
-    table = throughput_table(name).get(type_, {})
-    names = [kind for kind, size in kinds({type_: table}) if size == gpus]
+    return _pairs_of(throughput_table(name).get(type_, {}), gpus)
+
+
+@lru_cache(maxsize=8)
+def own_pairs(name: str, gpus: int) -> Mapping[tuple[str, str], float]:
+    """As measured_pairs, of the daemon's own profiles: the lower median over the GPU types; none while there is no such
+    file."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for table in kept_table(name).values():
+        for pair, kept in _pairs_of(table, gpus).items():
+            found.setdefault(pair, []).append(kept)
+    return {pair: median_low(kept) for pair, kept in found.items()}
+
+
+def _pairs_of(table: Mapping[str, Any], gpus: int) -> dict[tuple[str, str], float]:
+    named = dict.fromkeys(other for entries in table.values() for other in entries)  # some were only seen beside others
+    names = [kind for kind, size in kinds({"": {**named, **table}}) if size == gpus]
     alone = {kind: throughput(table, kind, gpus) for kind in names}
     found = {}
     for one in names:
@@ -199,10 +226,12 @@ def fitted_pairs(pairs: Mapping[tuple[str, str], float]) -> PairFit:
 
 
 @lru_cache(maxsize=32)
-def _known_pairs(name: str, type_: str, gpus: int) -> tuple[Mapping[tuple[str, str], float], PairFit]:
-    """Measured pairs and their fit; of one GPU where none of that many were measured."""
-    found = measured_pairs(name, type_, gpus)
-    return found, fitted_pairs(found or measured_pairs(name, type_, 1))
+def _known_pairs(name: str, type_: str, gpus: int, own: str) -> tuple[Mapping[tuple[str, str], float], PairFit]:
+    """Published pairs, and the fit to them and to those of our own profiles; of one GPU where none of that many were
+    measured. name, own: "" = none."""
+    found = measured_pairs(name, type_, gpus) if name else {}
+    of_one = found or (measured_pairs(name, type_, 1) if name else {})
+    return found, fitted_pairs({**of_one, **(own_pairs(own, gpus) if own else {})})
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +241,7 @@ class GroupSpeeds:
     stages: a table of stages, or "muri"; "" = none.
     pairs: a table of throughputs with pairs, or "gavel"; "" = none.
     type: GPU type of the pairs.
+    measured: the file of measured_use.profiles, whose pairs come before all others; "" = none.
     Of three or four jobs without stages, each keeps the product of what it keeps beside each of the others.
     Source: stages by Zhao et al. (Muri), SIGCOMM '22; pairs by Narayanan et al. (Gavel), OSDI '20; fit and product are
     ours.
@@ -220,11 +250,29 @@ class GroupSpeeds:
     stages: str = MURI
     pairs: str = "gavel"
     type: str = "v100"
+    measured: str = ""
 
     def kept(self, group: Sequence[str], gpus: int) -> KeptSpeeds:
         """What each job of these kinds ("ResNet-18 (batch size 64)") keeps on that many GPUs."""
         if len(group) == 1:
             return KeptSpeeds((1.0,), "alone")
+        base = self._published(group, gpus)
+        own = [self._own(group, mine, gpus) for mine in range(len(group))]
+        kept = tuple(each if here is None else here for here, each in zip(own, base.kept, strict=True))
+        return KeptSpeeds(kept, base.source if None in own else "profiles")
+
+    def kept_by(self, group: Sequence[str], mine: int, gpus: int) -> tuple[float, str]:
+        """As kept, of one job of the group: its share, and how that one is known."""
+        found = self.kept(group, gpus)
+        return found.kept[mine], found.source if self._own(group, mine, gpus) is None else "profiles"
+
+    def _own(self, group: Sequence[str], mine: int, gpus: int) -> float | None:
+        """What a job keeps by our own profiles; None where they lack a pair."""
+        own = own_pairs(self.measured, gpus) if self.measured else {}
+        pairs = [(group[mine], other) for place, other in enumerate(group) if place != mine]
+        return math.prod(min(own[pair], 1.0) for pair in pairs) if all(pair in own for pair in pairs) else None
+
+    def _published(self, group: Sequence[str], gpus: int) -> KeptSpeeds:
         known = [stages_of(self.stages, kind, gpus) if self.stages else None for kind in group]
         stages = [each for each in known if each is not None]
         if len(stages) == len(group):
@@ -239,13 +287,13 @@ class GroupSpeeds:
         """Whether one of the tables has this kind of job."""
         if self.stages and stages_of(self.stages, kind, gpus) is not None:
             return True
-        return bool(self.pairs) and kind in _known_pairs(self.pairs, self.type, gpus)[1].own
+        return kind in _known_pairs(self.pairs, self.type, gpus, self.measured)[1].own
 
     def _beside(self, kind: str, other: str, gpus: int) -> tuple[float, bool]:
-        """What a job keeps beside another, and whether that was measured."""
-        measured, fit = _known_pairs(self.pairs, self.type, gpus) if self.pairs else ({}, fitted_pairs({}))
-        if (kind, other) in measured:
-            return min(measured[kind, other], 1.0), True
+        """What a job keeps beside another, and whether that was published for just this pair."""
+        published, fit = _known_pairs(self.pairs, self.type, gpus, self.measured)
+        if (kind, other) in published:
+            return min(published[kind, other], 1.0), True
         return fit.kept(kind, other), False
 
 

@@ -18,11 +18,14 @@ import numpy as np
 
 from slurmsched.errors import InputError
 from slurmsched.model.columns import Bools, Floats
+from slurmsched.model.hints import parse_hints
+from slurmsched.model.jobs import Jobs
 
 ALONE = "null"
 APART = "_unconsolidated"  # behind the type: workers on several nodes
 COLUMNS = ("model", "batch", "gpus", "gpu_type", "steps_per_s")
 USER = "user"  # column of a table with rows of each user
+BESIDE = "beside"  # column of a table with rows of pairs: kind of the other job on the same GPUs, "" = none is there
 _TABLES = Path(__file__).parent / "tables"
 SHIPPED = {"gavel": _TABLES / "gavel.json.gz", "shockwave": _TABLES / "shockwave.csv.gz",
            "elasticflow": _TABLES / "elasticflow.csv.gz"}  # fmt: skip
@@ -66,7 +69,7 @@ def _of_csv(text: str) -> dict[str, dict[str, Any]]:
     rows = csv.DictReader(io.StringIO(text))
     if not set(COLUMNS) <= set(rows.fieldnames or ()):
         raise ValueError(f"needs the columns {', '.join(COLUMNS)}")
-    by_user, found = USER in (rows.fieldnames or ()), dict[tuple[str, str], list[float]]()
+    by_user, found = USER in (rows.fieldnames or ()), dict[tuple[str, str, str], list[float]]()
     for row in rows:
         if not row["steps_per_s"]:
             continue  # not measured
@@ -75,13 +78,16 @@ def _of_csv(text: str) -> dict[str, dict[str, Any]]:
             raise ValueError(f"line {rows.line_num}: gpus must be at least 1, got {gpus}")
         if not 0 <= rate < math.inf:
             raise ValueError(f"line {rows.line_num}: steps_per_s must be a number of at least 0, got {rate}")
-        rates = found.setdefault((row["gpu_type"], str((job_kind(row["model"], int(row["batch"] or 0)), gpus))), [])
+        kind, other = str((job_kind(row["model"], int(row["batch"] or 0)), gpus)), row.get(BESIDE) or ""
+        rates = found.setdefault((row["gpu_type"], kind, str((other, gpus)) if other else ALONE), [])
         if not by_user:
             rates.clear()
         rates.append(rate)
     table: dict[str, dict[str, Any]] = {}
-    for (type_, kind), rates in found.items():
-        table.setdefault(type_, {})[kind] = {ALONE: median_low(rates)}
+    medians = {key: median_low(rates) for key, rates in found.items()}
+    for type_, kind, other in found:
+        both = medians[type_, kind, other], medians.get((type_, other, kind), 0.0)
+        table.setdefault(type_, {}).setdefault(kind, {})[other] = both[0] if other == ALONE else both
     return table
 
 
@@ -119,6 +125,16 @@ def job_kind(model: str, batch: int | None) -> str:
 def group_name(user: str, name: str) -> str:
     """What jobs of a user and a name are called where no hint says their model: "ann:train". No model has a colon."""
     return f"{user}:{_ODD.sub('_', name)[:64]}"
+
+
+def model_of_job(jobs: Jobs, row: int) -> str:
+    """The model of a job by its hint, else the group of its user and name."""
+    return parse_hints(jobs.comment[row]).model or group_name(jobs.user[row], jobs.name[row])
+
+
+def kind_of_job(jobs: Jobs, row: int) -> str:
+    """The job type in a table: by its model, else by its user and name."""
+    return job_kind(model_of_job(jobs, row), parse_hints(jobs.comment[row]).batch)
 
 
 def model_and_batch(kind: str) -> tuple[str, int | None]:

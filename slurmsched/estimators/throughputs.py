@@ -10,21 +10,20 @@ import numpy as np
 
 from slurmsched.errors import ConfigError
 from slurmsched.estimators.throughput_table import (
+    ALONE,
     APART,
     BATCH_OF_EACH_GPU,
     complete_rates,
-    group_name,
-    job_kind,
     kept_table,
+    kind_of_job,
     kinds,
     non_decreasing_rates,
     pair_throughput,
     throughput,
     throughput_table,
 )
-from slurmsched.model import Jobs, Snapshot
+from slurmsched.model import Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.model.hints import parse_hints
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ class Throughputs:
             for column in (jobs.user, jobs.name):
                 codes = np.unique(codes, return_inverse=True)[1] * len(column.names) + column.codes
         _, first, place = np.unique(codes, return_index=True, return_inverse=True)
-        found = [_speed(rates, _kind(jobs, row), int(jobs.gpus[row]), anything) for row in first.tolist()]
+        found = [_speed(rates, kind_of_job(jobs, row), int(jobs.gpus[row]), anything) for row in first.tolist()]
         return np.array(found).reshape(len(first), len(types))[place]
 
     def shared_speeds(self, snapshot: Snapshot, first: Int64s, second: Int64s, types: Sequence[str]) -> Floats:
@@ -113,7 +112,7 @@ class Throughputs:
         if self._lacking():
             return np.zeros((len(first), len(types), 2))
         jobs = snapshot.jobs
-        kind = [_kind(jobs, row) for row in range(len(jobs))]
+        kind = [kind_of_job(jobs, row) for row in range(len(jobs))]
         keys = [(kind[a], kind[b], int(jobs.gpus[a])) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
         known = {key: self._kept(key, types) for key in set(keys)}
         return np.array([known[key] for key in keys]).reshape(len(keys), len(types), 2)
@@ -142,7 +141,7 @@ class Throughputs:
             return None
         if type_ not in throughput_table(self.table):
             return None
-        return rates_at_sizes(self.table, type_, _kind(snapshot.jobs, row), gpus)
+        return rates_at_sizes(self.table, type_, kind_of_job(snapshot.jobs, row), gpus)
 
     def _kept(self, pair: tuple[str, str, int], types: Sequence[str]) -> list[tuple[float, float]]:
         """By type, 0 for both where the table lacks the pair or one of them alone."""
@@ -176,14 +175,9 @@ def _sizes(name: str, type_: str) -> Mapping[str, Mapping[int, float]]:
     found: dict[str, dict[int, float]] = {}
     table = throughput_table(name)[type_]
     for kind, gpus in kinds({type_: table}):
-        found.setdefault(kind, {})[gpus] = throughput(table, kind, gpus)
+        if ALONE in table[str((kind, gpus))]:
+            found.setdefault(kind, {})[gpus] = throughput(table, kind, gpus)
     return found
-
-
-def _kind(jobs: Jobs, row: int) -> str:
-    """The job type in a table: by its model, else by its user and name."""
-    hints = parse_hints(jobs.comment[row])
-    return job_kind(hints.model or group_name(jobs.user[row], jobs.name[row]), hints.batch)
 
 
 def _speed(rates: Rates, kind: str, gpus: int, anything: Floats) -> Floats:
@@ -209,7 +203,7 @@ def _rates(name: str, reference: str, types: tuple[str, ...], unit: str) -> Rate
     known = kinds({type_: table.get(type_, {}) for type_ in columns})
     absent = {type_: table.get(type_, {}) for type_ in columns}
     raw = np.array([
-        [throughput(absent[type_], *kind) if str(kind) in absent[type_] else np.nan for type_ in columns]
+        [throughput(absent[type_], *kind) if ALONE in absent[type_].get(str(kind), {}) else np.nan for type_ in columns]
         for kind in known
     ]).reshape(len(known), len(columns))  # fmt: skip
     some = (raw > 0).any(axis=1)

@@ -148,22 +148,54 @@ def shared_devices(entries: Iterable[Gres], devices: int) -> tuple[int, int]:
 
 
 def shards_by_device(entries: Iterable[Gres], devices: int) -> str:
-    """Shards in use and in all on each GPU, as "2/4,0/4"; "" if they are not shown for every GPU.
+    """Shards in use and in all on each GPU, as "2/4,0/4", of MPS as "mps:50/100,0/100".
+
+    "" if they are not shown for every GPU, or the node has both.
 
     entries: in use on the node.
     devices: number of GPUs.
     """
-    shown = [entry for entry in entries if entry.kind == "shard"]
+    shown = [entry for entry in entries if entry.kind in SHARING]
     if len(shown) != 1 or len(shown[0].parts) != devices or sum(shown[0].parts) != shown[0].count:
         return ""
-    return ",".join(f"{used}/{size}" for used, size in zip(shown[0].parts, shown[0].sizes, strict=True))
+    text = ",".join(f"{used}/{size}" for used, size in zip(shown[0].parts, shown[0].sizes, strict=True))
+    return text if shown[0].kind == SHARING[0] else f"{shown[0].kind}:{text}"
 
 
 @lru_cache(maxsize=1 << 12)
 def device_shards(text: str) -> tuple[tuple[int, int], ...]:
     """The reverse of shards_by_device: shards in use and in all on each GPU."""
-    pairs = (part.split("/") for part in text.split(",") if part)
+    pairs = (part.split("/") for part in text.rpartition(":")[2].split(",") if part)
     return tuple((int(used), int(size)) for used, size in pairs)
+
+
+def sharing_kind(text: str) -> str:
+    """Whether a text of shards_by_device, or a request such as "mps:50", is of "shard" or "mps"; "" for no text."""
+    kind, colon, _ = text.partition(":")
+    return (kind if colon else SHARING[0]) if text else ""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPart:
+    """The part of one GPU that a job holds by shards or MPS.
+
+    node: name of its node.
+    gpu: index of the GPU there.
+    milli: that part [1/1000].
+    """
+
+    node: str
+    gpu: int
+    milli: int
+
+
+def shared_part(node: str, entries: Iterable[Gres]) -> SharedPart | None:
+    """Where a job has its shards or MPS of one node; None if that is not shown, or it is on several GPUs."""
+    shown = [entry for entry in entries if entry.kind in SHARING and entry.count]
+    held = [(gpu, used) for entry in shown for gpu, used in enumerate(entry.parts) if used]
+    if len(shown) != 1 or len(held) != 1 or not (size := shown[0].sizes[held[0][0]]):
+        return None
+    return SharedPart(node, held[0][0], min(1000 * held[0][1] // size, 1000))
 
 
 def count_gpus(entries: Iterable[Gres]) -> int:
@@ -181,7 +213,7 @@ def count_kind(entries: Iterable[Gres], kind: str) -> int:
     return sum(entry.count for entry in entries if entry.kind == kind)
 
 
-def normal_form(entries: Iterable[Gres], kinds: Sequence[str] = ("gpu", "shard")) -> str:
+def normal_form(entries: Iterable[Gres], kinds: Sequence[str] = ("gpu", *SHARING)) -> str:
     """The entries of these kinds as one text, equal ones summed, without zeros: "gpu:a100:4,gpu:h100:2"."""
     totals: dict[tuple[str, str], int] = {}
     for entry in entries:
@@ -197,7 +229,7 @@ def normal_form(entries: Iterable[Gres], kinds: Sequence[str] = ("gpu", "shard")
 
 # The GPUs that a job requests.
 
-KINDS = ("gpu", "shard")
+KINDS = ("gpu", *SHARING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +238,7 @@ class GpuRequest:
 
     gpus: whole GPUs.
     mig_devices: MIG devices, counted separately.
-    shards: parts of shared GPUs.
+    shards: parts of shared GPUs, by shards or MPS.
     text: normal form, e.g. "gpu:h100:2,gpu:h200:4"; "" for a job without GPUs.
     by: unit of the option, "job", "task", "socket" or "node"; "" = unknown.
     """
@@ -221,7 +253,8 @@ class GpuRequest:
     def of(cls, entries: Iterable[Gres]) -> GpuRequest:
         """The request that these entries make up."""
         entries = tuple(entries)
-        return cls(count_gpus(entries), count_mig(entries), count_kind(entries, "shard"), normal_form(entries, KINDS))
+        shards = sum(count_kind(entries, kind) for kind in SHARING)
+        return cls(count_gpus(entries), count_mig(entries), shards, normal_form(entries, KINDS))
 
 
 NO_REQUEST = GpuRequest()

@@ -55,7 +55,10 @@ class Jobs(Table):
     memory_mib: Floats = column(np.float64, 0.0)
     gpus: Int32s = column(np.int32, 0)  # whole GPUs requested or held on all nodes, for one array task
     mig_devices: Int32s = column(np.int32, 0)
-    shards: Int32s = column(np.int32, 0)
+    shards: Int32s = column(np.int32, 0)  # or MPS
+    # Where a running job has its shards, e.g. "n1 0" for the first GPU of n1; "" = not shown, or on several GPUs.
+    shared_gpu: Labels = text_column()
+    shared_milli: Int32s = column(np.int32, 0)  # part of that GPU that it holds [1/1000]
     gpu_milli: Int32s = column(np.int32, 1000)  # part of each of its GPUs that it asks for or holds [1/1000]
     gpu_request: Labels = text_column()  # normal form, e.g. "gpu:a100:4" or "gpu:h100:2,gpu:h200:4"
     gpus_by: Labels = text_column()  # unit of its option: "node", "job", "task" or "socket"; "" = unknown
@@ -118,6 +121,11 @@ class Jobs(Table):
     @property
     def finished(self) -> Bools:
         return self.is_state(FINISHED)
+
+    @property
+    def held_gpus(self) -> Floats:
+        """GPUs requested or held, parts of a GPU as fractions: 0.25 for a running job with 1 of 4 shards. (N,)."""
+        return np.where(self.gpus > 0, self.gpus * self.gpu_milli, self.shared_milli) / 1000
 
     @property
     def leader(self) -> Int64s:

@@ -28,7 +28,8 @@ class Nodes(Table):
     gpus_used: Int32s = column(np.int32, 0)  # not available as whole GPUs: held, or with shards or MPS in use
     gpu_mask_used: Int64s = column(np.int64, 0)  # bit i: GPU index i is held; 0 if only counts are known
     gpus_shared: Int32s = column(np.int32, 0)  # those of gpus_used with only shards or MPS in use
-    shards: Labels = text_column()  # in use and in all on each GPU, e.g. "2/4,0/4"; "" = none, or not shown
+    # In use and in all on each GPU, e.g. "2/4,0/4", of MPS "mps:50/100,0/100"; "" = none, or not shown.
+    shards: Labels = text_column()
     gpus_unread: Bools = column(np.bool_, False)  # the number of held GPUs cannot be read; all count as held
     cpus: Int32s = column(np.int32, 0)  # available to jobs: without specialised ones
     cpus_used: Int32s = column(np.int32, 0)

@@ -53,10 +53,10 @@ class Site:
         """Whether slurmdbd keeps accounts, users and past jobs."""
         return self.settings.get("AccountingStorageType", "").endswith("slurmdbd")
 
-    @property
-    def accounts_shards(self) -> bool:
-        """Whether accounting, limits and fair share see shards: AccountingStorageTRES lists them."""
-        return "gres/shard" in self.settings.get("AccountingStorageTRES", "").lower().split(",")
+    def accounts_gres(self, kind: str) -> bool:
+        """Whether accounting, limits and fair share see gres of this kind, such as "shard": AccountingStorageTRES lists
+        it."""
+        return f"gres/{kind}" in self.settings.get("AccountingStorageTRES", "").lower().split(",")
 
     @property
     def preempts(self) -> bool:

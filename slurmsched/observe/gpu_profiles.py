@@ -2,6 +2,7 @@
 
 A model is what the hint `model` says. Jobs without it are grouped by user and name, as "ann:train". The profiles are a
 CSV file, which `speeds = { name = "throughputs", table = FILE }` reads: it has the columns of that table, and more.
+Two jobs on one GPU have rows of their own: each with its throughput beside the other.
 Each user has separate rows, and the table has the median over users, so one user cannot set the figures of a model.
 """
 
@@ -20,13 +21,15 @@ from statistics import median_low
 from typing import Any
 
 from slurmsched.errors import InputError
-from slurmsched.estimators.throughput_table import COLUMNS, USER, group_name
+from slurmsched.estimators.throughput_table import BESIDE, COLUMNS, USER, kind_of_job, model_of_job
 from slurmsched.model.gpu_use import GpuJob
+from slurmsched.model.gres import SHARING, sharing_kind
 from slurmsched.model.hints import parse_hints
 from slurmsched.model.snapshot import Snapshot
-from slurmsched.slurm.gpu_accounting import running_gpu_jobs
+from slurmsched.resources.shared_gpus import jobs_beside
+from slurmsched.slurm.gpu_accounting import running_gpu_jobs, shared_gpu_jobs
 
-MORE = (USER, "samples_per_s", "use", "memory_mib", "speed_s", "use_s", "jobs", "last_s")
+MORE = (USER, BESIDE, "samples_per_s", "use", "peak_use", "memory_mib", "speed_s", "use_s", "jobs", "last_s")
 MOST_ROWS, MOST_OF_USER = 5_000, 500  # in all and of one user; of more, the ones seen last stay
 LEAST_SPEED, MOST_SPEED = 1e-6, 1e9  # samples per second; a report outside this range is ignored
 LONGEST_S = 600.0  # longest time between two cycles that is counted: nothing was measured in between
@@ -40,6 +43,7 @@ class ProfileKey:
     batch: 0 = not told.
     gpu_type: "" = not known.
     user: whose jobs.
+    beside: kind of the other job on the same GPU, "" = no other job is there.
     """
 
     model: str
@@ -47,6 +51,7 @@ class ProfileKey:
     gpus: int
     gpu_type: str
     user: str = ""
+    beside: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,7 @@ class GpuProfile:
 
     samples: trained in speed_s.
     used_s: of use_s, that in which the GPUs computed.
+    peak_use: the highest share of the time in one measurement, NaN unknown.
     memory_mib: the most on one GPU, NaN unknown.
     jobs: that were seen.
     last_s: when [Unix s].
@@ -64,6 +70,7 @@ class GpuProfile:
     speed_s: float = 0.0
     used_s: float = 0.0
     use_s: float = 0.0
+    peak_use: float = math.nan
     memory_mib: float = math.nan
     jobs: int = 0
     last_s: float = 0.0
@@ -81,9 +88,10 @@ class GpuProfile:
 
 def profile_key(snapshot: Snapshot, row: int, job: GpuJob) -> ProfileKey:
     """The group of a running job."""
-    hints = parse_hints(snapshot.jobs.comment[row])
-    model = hints.model or group_name(job.user, job.name)
-    return ProfileKey(model, hints.batch or 0, job.gpus, job.gpu_type.replace(",", "+"), job.user)
+    batch, beside = parse_hints(snapshot.jobs.comment[row]).batch or 0, jobs_beside(snapshot, row)
+    other = kind_of_job(snapshot.jobs, beside[0]) if beside else ""
+    model = model_of_job(snapshot.jobs, row)
+    return ProfileKey(model, batch, job.gpus, job.gpu_type.replace(",", "+"), job.user, other)
 
 
 def with_seen(
@@ -95,7 +103,8 @@ def with_seen(
     profiles (MOST_ROWS, MOST_OF_USER) those seen last stay.
     """
     made, groups = dict(profiles), dict[int, ProfileKey]()
-    for job in running_gpu_jobs(snapshot):
+    shared = [job for job in shared_gpu_jobs(snapshot) if _comparable(snapshot, snapshot.jobs.row_of(job.job_id))]
+    for job in [*running_gpu_jobs(snapshot), *shared]:
         row = snapshot.jobs.row_of(job.job_id)
         speed, use = _told_speed(snapshot.jobs.comment[row]), _finite(float(snapshot.jobs.gpu_use[row]))
         if not speed and math.isnan(use):
@@ -106,11 +115,18 @@ def with_seen(
             before, samples=before.samples + speed * same_s,
             speed_s=before.speed_s + (same_s if speed else 0.0),
             used_s=before.used_s + (0.0 if math.isnan(use) else use * same_s),
-            use_s=before.use_s + (0.0 if math.isnan(use) else same_s),
+            use_s=before.use_s + (0.0 if math.isnan(use) else same_s), peak_use=_larger(before.peak_use, use),
             memory_mib=_larger(before.memory_mib, _finite(float(snapshot.jobs.gpu_memory_mib[row]))),
             jobs=before.jobs + (known.get(job.job_id) != key), last_s=snapshot.now_s,
         )  # fmt: skip
     return _bounded(made), groups
+
+
+def _comparable(snapshot: Snapshot, row: int) -> bool:
+    """Whether a job with a part of a GPU has one job beside it, or none and still the whole GPU: MPS limits it also
+    while it is alone."""
+    beside = len(jobs_beside(snapshot, row))
+    return beside == 1 or (beside == 0 and sharing_kind(snapshot.jobs.gpu_request[row]) == SHARING[0])
 
 
 def _told_speed(comment: str) -> float:
@@ -181,7 +197,8 @@ def _row(key: ProfileKey, one: GpuProfile) -> dict[str, Any]:
         "model": key.model, "batch": key.batch or "", "gpus": key.gpus, "gpu_type": key.gpu_type, USER: key.user,
         "steps_per_s": "" if math.isnan(speed) else f"{speed / max(key.batch, 1):.6g}",
         "samples_per_s": "" if math.isnan(speed) else f"{speed:.6g}",
-        "use": "" if math.isnan(one.use) else f"{one.use:.4f}",
+        "use": "" if math.isnan(one.use) else f"{one.use:.4f}", BESIDE: key.beside,
+        "peak_use": "" if math.isnan(one.peak_use) else f"{one.peak_use:.4f}",
         "memory_mib": "" if math.isnan(one.memory_mib) else f"{one.memory_mib:.0f}", "speed_s": f"{one.speed_s:.0f}",
         "use_s": f"{one.use_s:.0f}", "jobs": one.jobs, "last_s": f"{one.last_s:.0f}",
     }  # fmt: skip
@@ -206,15 +223,23 @@ def _profiles(rows: csv.DictReader[str]) -> Iterator[tuple[ProfileKey, GpuProfil
         speed_s, use_s = float(row["speed_s"]), float(row["use_s"])
         samples, use = float(row["samples_per_s"] or 0.0), float(row["use"] or 0.0)
         memory_mib, last_s = _finite(float(row["memory_mib"] or "nan")), float(row["last_s"])
-        key = ProfileKey(row["model"], int(row["batch"] or 0), int(row["gpus"]), row["gpu_type"], row[USER])
+        peak_use = _finite(float(row.get("peak_use") or "nan"))
+        beside = row.get(BESIDE) or ""
+        key = ProfileKey(row["model"], int(row["batch"] or 0), int(row["gpus"]), row["gpu_type"], row[USER], beside)
         if math.isfinite(samples * speed_s + use * use_s + last_s) and samples <= MOST_SPEED:
-            yield key, GpuProfile(samples * speed_s, speed_s, use * use_s, use_s, memory_mib, int(row["jobs"]), last_s)
+            yield (
+                key,
+                GpuProfile(
+                    samples * speed_s, speed_s, use * use_s, use_s, peak_use, memory_mib, int(row["jobs"]), last_s
+                ),
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileRow:
     """One model, batch, type and number of GPUs, over all users. None: not known.
 
+    beside: the other job on the same GPU, "" = none.
     samples_per_s: throughput, the median over users, of two the lower, since any user may report any value.
     use, hours, jobs: those of all users.
     """
@@ -223,6 +248,7 @@ class ProfileRow:
     batch: int | None
     gpus: int
     gpu_type: str
+    beside: str
     samples_per_s: float | None
     use: float | None
     memory_mib: float | None
@@ -231,25 +257,29 @@ class ProfileRow:
 
 
 def profile_rows(profiles: Mapping[ProfileKey, GpuProfile]) -> list[ProfileRow]:
-    """One row by model, batch, type and GPUs, in this order."""
-    kinds: dict[tuple[str, int, str, int], list[GpuProfile]] = {}
+    """One row by model, batch, type, GPUs and other job, in this order."""
+    kinds: dict[tuple[str, int, str, int, str], list[GpuProfile]] = {}
     for key, one in profiles.items():
-        kinds.setdefault((key.model, key.batch, key.gpu_type, key.gpus), []).append(one)
+        kinds.setdefault((key.model, key.batch, key.gpu_type, key.gpus, key.beside), []).append(one)
     return [_profile_row(*kind, kinds[kind]) for kind in sorted(kinds)]
 
 
-def _profile_row(model: str, batch: int, gpu_type: str, gpus: int, of_users: Sequence[GpuProfile]) -> ProfileRow:
+def _profile_row(
+    model: str, batch: int, gpu_type: str, gpus: int, beside: str, of_users: Sequence[GpuProfile]
+) -> ProfileRow:
     speeds = [one.samples_per_s for one in of_users if math.isfinite(one.samples_per_s)]
     merged = reduce(_merged_profiles, of_users)
     return ProfileRow(
-        model, batch or None, gpus, gpu_type, median_low(speeds) if speeds else None, _finite_or_none(merged.use),
-        _finite_or_none(merged.memory_mib), max(merged.speed_s, merged.use_s) / 3600, merged.jobs,
+        model, batch or None, gpus, gpu_type, beside, median_low(speeds) if speeds else None,
+        _finite_or_none(merged.use), _finite_or_none(merged.memory_mib), max(merged.speed_s, merged.use_s) / 3600,
+        merged.jobs,
     )  # fmt: skip
 
 
 def _merged_profiles(one: GpuProfile, other: GpuProfile) -> GpuProfile:
     return GpuProfile(
         one.samples + other.samples, one.speed_s + other.speed_s, one.used_s + other.used_s, one.use_s + other.use_s,
+        _larger(one.peak_use, other.peak_use),
         _larger(one.memory_mib, other.memory_mib), one.jobs + other.jobs, max(one.last_s, other.last_s),
     )  # fmt: skip
 

@@ -460,7 +460,7 @@ def part_not_allowed(action: Action | None, context: GateContext) -> str:
         return ""
     if (row := row_of(action, context.snapshot)) < 0:
         return ""
-    if action.base.startswith("shard") or counted(action.base) != 1:
+    if not action.base.startswith("gpu") or counted(action.base) != 1:
         return f"its own request is {action.base or 'not known'}, not one GPU"
     return "" if _may_share(parse_hints(context.snapshot.jobs.comment[row]), action) else NO_SHARE_HINT
 

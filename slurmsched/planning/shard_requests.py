@@ -11,7 +11,7 @@ import numpy as np
 from slurmsched.config import LeverConfig
 from slurmsched.model import Ranking, Refusal, Rights, SetShardNode, SetShards, Snapshot, Step
 from slurmsched.model.columns import Bools, Floats, Int64s, Labels
-from slurmsched.model.gres import device_shards
+from slurmsched.model.gres import SHARING, device_shards, sharing_kind
 from slurmsched.model.hints import hint_column
 from slurmsched.planning.gate import shards_of_part
 from slurmsched.planning.host_resources import CPUS, MOST_JOBS, RemainingRoom
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from slurmsched.planning.planner import Planner
 
 JobSteps = tuple[tuple[Step, ...], JobOverrides]
-_UNCOUNTED = "AccountingStorageTRES lacks gres/shard, so limits and fair share would not see its part"
+_UNCOUNTED = "AccountingStorageTRES lacks {}, so limits and fair share would not see its part"
+_NAMES = {"shard": "shards", "mps": "MPS"}
 _OWN = "a whole GPU is free for it, or it may have no part of one there any more"
 _LIMIT = "it waits for a limit that its own request may meet"
 
@@ -146,7 +147,7 @@ def shard_requests(
     ready = managed & ~others & ~alone & ~np.isin(np.arange(len(base.jobs)), list(over))
     asked = ready & _may_share(base) & on
     refused = tuple(_refusals(base, asked))
-    fit = asked & base.jobs.gpus_by.isin(["node"]) & snapshot.site.accounts_shards
+    fit = asked & base.jobs.gpus_by.isin(["node"])
     walk = ShardWalk(base, active)
     if fit.any():
         walk.go(ranking.order, fit)
@@ -181,10 +182,11 @@ def _may_share(base: Snapshot) -> Bools:
 
 def _refusals(base: Snapshot, asked: Bools) -> Iterable[Refusal]:
     """Why jobs that may share keep their own request."""
-    jobs = base.jobs
+    jobs, has = base.jobs, {kind for text in base.nodes.shards.names if (kind := sharing_kind(text))} or {SHARING[0]}
+    uncounted = sorted(f"gres/{kind}" for kind in has if not base.site.accounts_gres(kind))
     for row in np.flatnonzero(asked).tolist():
-        if not base.site.accounts_shards:
-            yield Refusal(int(jobs.job_id[row]), "share-accounting", _UNCOUNTED)
+        if len(uncounted) == len(has):
+            yield Refusal(int(jobs.job_id[row]), "share-accounting", _UNCOUNTED.format(" and ".join(uncounted)))
         elif jobs.gpus_by[row] != "node":
             by = {"job": "--gpus", "task": "--gpus-per-task", "socket": "--gpus-per-socket"}.get(jobs.gpus_by[row], "")
             words = f"it asks for its GPU by {by or 'an unknown option'}; only one by node can become shards"
@@ -199,12 +201,14 @@ class GpuPart:
     size: shards of a GPU there.
     node: name of its node, "" = any that has shards.
     why: the reason in words.
+    kind: "shard" or "mps".
     """
 
     shards: int
     size: int
     node: str
     why: str
+    kind: str
 
 
 @dataclass(slots=True, eq=False)
@@ -267,9 +271,10 @@ class ShardWalk:
             return False  # it gets its own request back first
         self.used[node, gpu] += shards
         self.room.take_on(int(node), replace(request, gpus=0))
-        why = f"no whole GPU is free for it, and a shared GPU of {name} has its part: {shards} of {size} shards"
+        kind = sharing_kind(self.base.nodes.shards[int(node)])
+        why = f"no whole GPU is free for it, and a shared GPU of {name} has its part: {shards} of {size} {_NAMES[kind]}"
         kept = row in self.active and not self.active[row].nodes.open
-        self.chosen[row] = GpuPart(shards, size, "" if kept else name, why)
+        self.chosen[row] = GpuPart(shards, size, "" if kept else name, why, kind)
         return True
 
     def _beside(self, request: JobRequest) -> Bools:
@@ -284,12 +289,12 @@ class ShardWalk:
     def _together(self, rows: list[int]) -> None:
         """Let these jobs ask for shards without a node list where they fit into one GPU together. rows: most urgent
         first. One that has shards of ours already keeps them."""
-        groups, size = dict[bytes, list[list[int]]](), dict[int, int]()
+        groups, size, kind = dict[tuple[bytes, str], list[list[int]]](), dict[int, int](), dict[int, str]()
         for row in rows:
             if not (found := self._everywhere(row)):
                 continue
-            key, size[row] = found
-            of_key = groups.setdefault(key, [])
+            nodes, size[row], kind[row] = found
+            of_key = groups.setdefault((nodes, kind[row]), [])
             shards = int(shards_of_part(self.part[row], size[row]))
             room = (group for group in of_key if self._total(group, size) + shards <= size[row])
             group = next(room, None)
@@ -303,14 +308,16 @@ class ShardWalk:
                     ids = [str(self.base.jobs.job_id[other]) for other in group if other != row]
                     jobs = f"{'job' if len(ids) == 1 else 'jobs'} {' and '.join(ids)}"
                     why = f"no whole GPU is free for it, and {jobs} can share one with it"
-                    self.chosen[row] = GpuPart(int(shards_of_part(self.part[row], size[row])), size[row], "", why)
+                    shards = int(shards_of_part(self.part[row], size[row]))
+                    self.chosen[row] = GpuPart(shards, size[row], "", why, kind[row])
 
     def _total(self, rows: list[int], size: dict[int, int]) -> int:
         return sum(int(shards_of_part(self.part[row], size[row])) for row in rows)
 
-    def _everywhere(self, row: int) -> tuple[bytes, int] | None:
-        """The nodes that a job may have once they are free, and the shards of each of their GPUs; None unless all have
-        as many, and a request without a GPU type leads to the same nodes."""
+    def _everywhere(self, row: int) -> tuple[bytes, int, str] | None:
+        """The nodes that a job may have once they are free, the shards of each of their GPUs, and their kind; None
+        unless all have as many of one kind, and a request without a GPU type leads to the same nodes. Slurm gives MPS
+        of one GPU of a node at a time, so none may have MPS in use."""
         request = request_of(self.base, row)
         try:
             ever = eligibility(self.base, request, sized=False).ever
@@ -318,18 +325,22 @@ class ShardWalk:
         except UnknownEligibility:
             return None
         ever, any_type = (nodes & (self.base.nodes.gpus > 0) for nodes in (ever, any_type))
-        sizes = self.size[ever]
+        sizes, kinds = self.size[ever], {sharing_kind(text) for text in self.base.nodes.shards.take(ever)}
         most = int(sizes.max(initial=0))
+        if len(kinds) != 1 or (kinds == {"mps"} and bool(self.used[ever].any())):
+            return None
         same = most > 1 and bool((sizes.max(axis=1) == most).all()) and bool(np.isin(sizes, (0, most)).all())
-        return (ever.tobytes(), most) if same and np.array_equal(ever, any_type) else None
+        return (ever.tobytes(), most, kinds.pop()) if same and np.array_equal(ever, any_type) else None
 
 
 def _shards(base: Snapshot) -> tuple[Int64s, Int64s]:
     """Shards in use and in all on each GPU, 0 where there is none. (N, G) each. A node with GPUs of several types has
-    none: which of them a job would get is not known."""
+    none: which of them a job would get is not known. Nor has one whose kind of shards accounting does not count."""
     nodes = base.nodes
-    several = has_several_types(nodes.gpu_types)
-    of_node = [() if several[row] else device_shards(text) for row, text in enumerate(nodes.shards)]
+    counted = {kind: base.site.accounts_gres(kind) for kind in SHARING}
+    seen = nodes.shards.map(lambda text: counted.get(sharing_kind(text), False), np.bool_)
+    seen = seen & ~has_several_types(nodes.gpu_types)
+    of_node = [device_shards(text) if seen[row] else () for row, text in enumerate(nodes.shards)]
     used = np.zeros((len(nodes), max(map(len, of_node), default=0) or 1), np.int64)
     size = used.copy()
     for row, devices in enumerate(of_node):
@@ -346,7 +357,7 @@ def _given(snapshot: Snapshot, row: int, part: GpuPart) -> JobSteps:
         operation_of(snapshot, row, SetShards.field),
         jobs.nodes_asked[row],
         jobs.gpu_request[row],
-        f"shard:{part.shards}",
+        f"{part.kind}:{part.shards}",
     )
     listed = SetShardNode(*key, part.why, name, part.node, nodes, nodes, picked=True)
     request = SetShards(*key, part.why, name, text, gpus, gpus, part.size)

@@ -42,6 +42,7 @@ from slurmsched.slurm.job_tables import (
     priority_columns,
     put_held,
     with_held,
+    with_shared_parts,
 )
 from slurmsched.slurm.scontrol_tables import parse_nodes, parse_partitions
 from slurmsched.slurm.site import SHOW_CONFIG, ask_rights, collect_settings, make_site
@@ -396,7 +397,7 @@ class ClusterState:
         nodes, held = parse_nodes(started["nodes"].text(), warnings), build_allocations(details, warnings)
         return Snapshot(
             now_s=now_s,
-            jobs=finish_jobs(columns, warnings),
+            jobs=with_shared_parts(finish_jobs(columns, warnings), nodes),
             nodes=with_held(nodes, held, exact=self._indices),
             partitions=parse_partitions(started["partitions"].text(), warnings),
             allocations=held,

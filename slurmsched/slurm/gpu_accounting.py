@@ -135,6 +135,19 @@ def _mib(text: str) -> float:
     return value if 0 < value < 1e9 else math.nan
 
 
+def shared_gpu_jobs(snapshot: Snapshot) -> list[GpuJob]:
+    """The running jobs with a part of one GPU, as of that GPU."""
+    jobs, types = snapshot.jobs, dict(zip(snapshot.nodes.name, snapshot.nodes.gpu_types, strict=True))
+    rows = np.flatnonzero(jobs.running & (jobs.gpus == 0) & ~jobs.shared_gpu.isin([""]))
+    of_node = {row: parse_gres(types.get(jobs.shared_gpu[row].partition(" ")[0], "")) for row in rows.tolist()}
+    return [
+        GpuJob(int(jobs.job_id[row]), jobs.user[row], jobs.account[row], jobs.partition[row], jobs.qos[row],
+               jobs.name[row], 1, ",".join(sorted({entry.type for entry in entries if entry.kind == "gpu"})),
+               float(jobs.run_s[row]), array_job_id=int(jobs.array_job_id[row]))
+        for row, entries in of_node.items()
+    ]  # fmt: skip
+
+
 def running_gpu_jobs(snapshot: Snapshot) -> list[GpuJob]:
     """The running jobs with whole GPUs."""
     jobs = snapshot.jobs

@@ -12,15 +12,18 @@ import numpy as np
 from slurmsched.errors import UnreadableError
 from slurmsched.model.columns import Bools, Floats, Int64s, Labels
 from slurmsched.model.gres import (
+    KINDS,
     MOST_DEVICES,
     MOST_INDEXED,
     NO_REQUEST,
     GpuRequest,
     Gres,
     RequestForms,
+    device_shards,
     is_mig,
     parse_gres,
     read_request_forms,
+    shared_part,
 )
 from slurmsched.model.hostlists import LARGEST_CLUSTER, expand_hostlist
 from slurmsched.model.jobs import Allocations, Jobs
@@ -35,7 +38,7 @@ from slurmsched.model.slurm_text import (
     time_s,
     whole_number,
 )
-from slurmsched.model.states import JobState, state_of_word
+from slurmsched.model.states import HOLDS_NODES, JobState, state_of_word
 from slurmsched.slurm.squeue import GroupedColumns, Priorities, SqueueRows
 
 NICE_LIMIT = 2_147_483_645  # slurm.h NICE_OFFSET - 3, the limit of Slurm's own tools
@@ -225,6 +228,37 @@ def put_held(columns: dict[str, Any], details: HeldByJob, holds: Any) -> None:
         if (has := held.get(int(ids[row]))) is not None:
             columns["gpus"][row], columns["mig_devices"][row] = has.gpus, has.mig_devices
             columns["shards"][row] = has.shards
+    put_shared_parts(columns, details, ids)
+
+
+def put_shared_parts(columns: dict[str, Any], details: HeldByJob, job_id: Int64s) -> None:
+    """Set where each job has its shards, as far as Slurm shows it."""
+    gpu, milli = [""] * len(job_id), np.zeros(len(job_id), np.int32)
+    for row in np.flatnonzero(np.asarray(columns["shards"]) > 0).tolist():
+        parts = details.get(int(job_id[row]), ())
+        with suppress(UnreadableError):
+            if len(parts) == 1 and (part := shared_part(parts[0][0], parse_gres(parts[0][1]))):
+                gpu[row], milli[row] = f"{part.node} {part.gpu}", part.milli
+    columns["shared_gpu"], columns["shared_milli"] = Labels.of(gpu), milli
+
+
+def with_shared_parts(jobs: Jobs, nodes: Nodes) -> Jobs:
+    """The jobs; those with shards of which Slurm does not show the GPU have what their node shows.
+
+    The part that they hold is known if all its GPUs have as many shards. The GPU is known if it is the only shared one.
+    """
+    rows = np.flatnonzero((jobs.shards > 0) & (jobs.shared_milli == 0) & jobs.is_state(HOLDS_NODES) & (jobs.nodes == 1))
+    if not len(rows):
+        return jobs
+    shown = dict(zip(nodes.name, nodes.shards, strict=True))
+    gpu, milli = list(jobs.shared_gpu), jobs.shared_milli.copy()
+    for row in rows.tolist():
+        devices = device_shards(shown.get(jobs.node_list[row], ""))
+        sizes, busy = {size for _, size in devices}, [place for place, (used, _) in enumerate(devices) if used]
+        if len(sizes) == 1 and (size := sizes.pop()) >= jobs.shards[row]:
+            milli[row] = 1000 * int(jobs.shards[row]) // size
+            gpu[row] = f"{jobs.node_list[row]} {busy[0]}" if len(busy) == 1 else ""
+    return jobs.with_columns(shared_gpu=Labels.of(gpu), shared_milli=milli)
 
 
 # squeue's columns under the names of the model.
@@ -294,7 +328,7 @@ def state_columns(words: Labels, run_s: Floats, warnings: list[str]) -> dict[str
 
 
 def request_columns(kind: GroupedColumns, warnings: list[str]) -> dict[str, Any]:
-    """Requests: GPUs, features and nodes; and `tres`, the GPUs and shards of tres-alloc ("" = none).
+    """Requests: GPUs, features and nodes; and `tres`, the GPUs, shards and MPS of tres-alloc ("" = none).
 
     A job whose request cannot be parsed gets fixed_priority, with a warning.
     """
@@ -320,7 +354,7 @@ def request_columns(kind: GroupedColumns, warnings: list[str]) -> dict[str, Any]
 
 
 def _gpus_only(tres: str) -> str:
-    return ",".join(part for part in tres.split(",") if part.startswith(("gres/gpu", "gres/shard")))
+    return ",".join(part for part in tres.split(",") if part.startswith(tuple(f"gres/{kind}" for kind in KINDS)))
 
 
 def _request(row: tuple[str, ...], bad: set[str]) -> GpuRequest:

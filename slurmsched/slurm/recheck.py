@@ -12,7 +12,7 @@ from slurmsched.errors import SlurmError, SlurmUnreachableError, UnreadableError
 from slurmsched.logs import get_logger
 from slurmsched.model.columns import Table
 from slurmsched.model.gpu_selection import JobGpuRequest
-from slurmsched.model.gres import normal_form, parse_gres
+from slurmsched.model.gres import KINDS, normal_form, parse_gres
 from slurmsched.model.hostlists import expand_hostlist
 from slurmsched.model.nodes import Nodes
 from slurmsched.model.operations import Operation
@@ -287,7 +287,7 @@ def _asked(text: str) -> str:
         entries = parse_gres(text)
     except UnreadableError:
         return text
-    gpus_only = all(entry.kind in ("gpu", "shard") for entry in entries if entry.count)
+    gpus_only = all(entry.kind in KINDS for entry in entries if entry.count)
     return normal_form(entries) if gpus_only else text
 
 

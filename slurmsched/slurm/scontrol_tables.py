@@ -192,7 +192,8 @@ def _held(types: str, gpus: int, held: Sequence[Gres], by_tres: Sequence[Gres]) 
     used = min(whole + shared, gpus)
     by_type = normal_form(held, ("gpu",)) or normal_form(by_tres, ("gpu",))
     every = mask | parts if which or not most else mask
-    shards = "" if count_kind(by_tres, "shard") > count_kind(held, "shard") else shards_by_device(held, gpus)
+    hidden = any(count_kind(by_tres, kind) > count_kind(held, kind) for kind in SHARING)
+    shards = "" if hidden else shards_by_device(held, gpus)
     return _Gpus(types, by_type, gpus, used, every, used - min(whole, gpus), shards)
 
 

@@ -142,7 +142,7 @@ FLAGS = "IGNORE_JOBS,NO_HOLD_JOBS_AFTER,PURGE_COMP=00:30:00"
 _WORD = re.compile(r"[\w.,@+\[\]-]{1,60000}")  # what goes into a command: no blank, no quote, no control character
 _COMMENT = re.compile(r"[\w .,:;@+\[\]-]{1,1000}", re.ASCII)
 _REQUEST = re.compile(r"gpu(?::[\w.@+-]{1,200})?:\d{1,3}(?:,gpu:[\w.@+-]{1,200}:\d{1,3}){0,63}")
-_SHARDS = re.compile(r"shard:\d{1,6}")
+_SHARDS = re.compile(r"(?:shard|mps):\d{1,6}")
 _OF_JOB = re.compile(r"^(?P<text>.*) for job \S+$")
 _OF_TASK = re.compile(r"^(?P<task>\d+(?:_\S+)?): (?P<text>.*)$")
 _NO_RIGHTS = re.compile(r"permission denied|ESLURM_ACCESS_DENIED|Invalid user id", re.IGNORECASE)

@@ -50,7 +50,7 @@ def node_kinds() -> Iterator[None]:
     conf, gres = Path("/etc/slurm/slurm.conf"), Path("/etc/slurm/gres.conf")
     lines = [line for line in conf.read_text().splitlines(keepends=True) if not line.startswith("GresTypes=")]
     tracked = "AccountingStorageTRES="
-    kept = (line.replace(tracked, f"{tracked}gres/shard,") for line in lines)
+    kept = (line.replace(tracked, f"{tracked}gres/shard,gres/mps,") for line in lines)
     conf.write_text("".join(kept) + _CONF)
     gres.write_text(gres.read_text() + _GRES)
     BOOTED.write_text("")

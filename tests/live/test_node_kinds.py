@@ -113,7 +113,7 @@ def test_gpus_with_parts_out__are_not_whole(empty, node, part):
 
 @pytest.fixture
 def sharing(empty: None) -> Iterator[Installed]:
-    """slurmsched set up to give shards to jobs on these nodes, nothing written yet."""
+    """slurmsched set up to give shards and MPS to jobs on these nodes, nothing written yet."""
     folder = Path("/var/lib/slurmsched-test")
     shutil.rmtree(folder, ignore_errors=True)
     site = Installed(folder)
@@ -132,45 +132,68 @@ def runs(*jobs: int) -> bool:
     return listed == ["RUNNING"] * len(jobs)
 
 
-def in_use() -> str:
-    """GPUs and shards in use on the node with shards. A GPU that is held whole is "-/4", which 24.11 shows as "0/4"."""
-    found = re.search(r" GresUsed=(\S+)", run("scontrol", "-o", "-d", "show", "node", SHARDS).out)
+def in_use(node: str) -> str:
+    """GPUs, and shards or MPS, in use on a node. A GPU that is held whole is "-/4", which 24.11 shows as "0/4"."""
+    found = re.search(r" GresUsed=(\S+)", run("scontrol", "-o", "-d", "show", "node", node).out)
     assert found
     return found[1].replace("-/", "0/")
 
 
-def test_shards__jobs_that_may_share_meet_on_one_gpu(sharing: Installed) -> None:
-    """Four jobs hold the four GPUs. Two that may share ask for shards, and get the GPU that comes free together. A
-    third joins them there, though the cycle that writes its request dies. Each job with a whole GPU keeps it, and one
-    that waits for a whole GPU or asks by --gpus keeps its request. Undo gives back a GPU, and no list."""
-    others = f"--exclude={PLAIN},{MPS},{SPECIALISED},{SAVING}"
+def waits(node: str, hints: str, request: str = "--gpus-per-node=1") -> int:
+    """A job that may be on this node of its partition alone, and names no node."""
+    others = ",".join(sorted({PLAIN, SHARDS, MPS, SPECIALISED, SAVING} - {node}))
+    words = ("-p", PARTITION, f"--exclude={others}", "--mem=1G", "--output=/dev/null", "--requeue", request)
+    comment = f"--comment=slurmsched: {hints}"
+    return int(run("sbatch", "--parsable", *words, comment, "--wrap=sleep 600", user="alice").out)
 
-    def wait(hints: str, request: str = "--gpus-per-node=1") -> int:
-        words = ("-p", PARTITION, others, "--mem=1G", "--output=/dev/null", "--requeue", request)
-        comment = f"--comment=slurmsched: {hints}"
-        return int(run("sbatch", "--parsable", *words, comment, "--wrap=sleep 600", user="alice").out)
 
-    holders = [submit(SHARDS, "--gpus-per-node=1") for _ in range(4)]
-    until(lambda: runs(*holders), "all its GPUs are held")
-    first, second = wait("share=yes gpu_part=0.5"), wait("share=yes gpu_part=0.25", "--gres=gpu:a100:1")
-    whole, by_job = wait("share=no gpu_part=0.25"), wait("share=yes gpu_part=0.25", "--gpus=1")
+KINDS = {SHARDS: ("shard", 4), MPS: ("mps", 100)}  # parts of each GPU
+
+
+def parts(node: str, quarters: int) -> str:
+    """That part of the first GPU of a node and of no other one."""
+    size = KINDS[node][1]
+    return f"({quarters * size // 4}/{size},0/{size},0/{size},0/{size})"
+
+
+def request(node: str, quarters: int) -> str:
+    return f"gres/{KINDS[node][0]}:{quarters * KINDS[node][1] // 4}"
+
+
+def test_shares__jobs_that_may_share_meet_on_one_gpu(sharing: Installed) -> None:
+    """On a node with shards, and on one with MPS: four jobs hold the four GPUs. Two that may share ask for parts, and
+    get the GPU that comes free together. A third joins them there, though the cycle that writes its request dies. Each
+    job with a whole GPU keeps it, and one that waits for a whole GPU or asks by --gpus keeps its request. Undo gives
+    back a GPU, and no list."""
+    holders = {node: [submit(node, "--gpus-per-node=1") for _ in range(4)] for node in KINDS}
+    until(lambda: runs(*holders[SHARDS], *holders[MPS]), "all their GPUs are held")
+    first = {node: waits(node, "share=yes gpu_part=0.5") for node in KINDS}
+    typed = {SHARDS: "gpu:a100:1", MPS: "gpu:1"}
+    second = {node: waits(node, "share=yes gpu_part=0.25", f"--gres={typed[node]}") for node in KINDS}
+    whole = {node: waits(node, "share=no gpu_part=0.25") for node in KINDS}
+    by_job = waits(SHARDS, "share=yes gpu_part=0.25", "--gpus=1")
     sharing.tick()
-    assert (asked(first), asked(second)) == ("gres/shard:2|", "gres/shard:1|")
-    assert (asked(whole), asked(by_job)) == ("gres/gpu:1|", "N/A|")
-    run("scancel", str(holders[0]))
-    until(lambda: runs(first, second), "both run")
-    assert "(3/4,0/4,0/4,0/4)" in in_use()
-    third = wait("share=yes gpu_part=0.25")
+    for node in KINDS:
+        assert (asked(first[node]), asked(second[node])) == (f"{request(node, 2)}|", f"{request(node, 1)}|")
+        assert asked(whole[node]) == "gres/gpu:1|"
+    assert asked(by_job) == "N/A|"
+    run("scancel", *(str(holders[node][0]) for node in KINDS))
+    until(lambda: runs(*first.values(), *second.values()), "both run on each")
+    assert all(parts(node, 3) in in_use(node) for node in KINDS)
+    third = {SHARDS: waits(SHARDS, "share=yes gpu_part=0.25")}
     assert cut_tick(sharing, [("retype", "after")])
-    ticks(sharing, lambda: runs(third), "the third runs, before those that wait for a whole GPU")
-    assert "(4/4,0/4,0/4,0/4)" in in_use() and "(IDX:1-3)" in in_use() and runs(*holders[1:])
-    assert (asked(third), asked(whole)) == (f"gres/shard:1|{SHARDS}", "gres/gpu:1|")
-    told_why = sharing("explain", str(third), "--json").json()["explanation"]["size"]
-    assert "shard:1 on n6: no whole GPU is free for it" in told_why
-    run("scontrol", "requeuehold", f"{second},{third}")
-    until(lambda: "(2/4,0/4,0/4,0/4)" in in_use(), "they wait again")
+    third[MPS] = waits(MPS, "share=yes gpu_part=0.25")
+    ticks(sharing, lambda: runs(*third.values()), "the third runs, before those that wait for a whole GPU")
+    for node in KINDS:
+        assert parts(node, 4) in in_use(node) and "(IDX:1-3)" in in_use(node) and runs(*holders[node][1:])
+        assert (asked(third[node]), asked(whole[node])) == (f"{request(node, 1)}|{node}", "gres/gpu:1|")
+        told_why = sharing("explain", str(third[node]), "--json").json()["explanation"]["size"]
+        assert f"{request(node, 1)[5:]} on {node}: no whole GPU is free for it" in told_why
+    run("scontrol", "requeuehold", ",".join(str(job) for job in (*second.values(), *third.values())))
+    until(lambda: all(parts(node, 2) in in_use(node) for node in KINDS), "they wait again")
     sharing("undo", "--apply", "--yes")
-    assert (asked(second), asked(third)) == ("gres/gpu:a100:1|", "gres/gpu:1|")
+    for node in KINDS:
+        assert (asked(second[node]), asked(third[node])) == (f"gres/{typed[node]}|", "gres/gpu:1|")
 
 
 def test_specialised_cores_and_memory__are_not_for_jobs(empty):

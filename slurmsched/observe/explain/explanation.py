@@ -61,6 +61,7 @@ class Explanation:
     kept: idle nodes that a job that waits may use, but that are reserved or planned for others.
     idle: GPUs kept for nobody, as text.
     measured: what a running job makes of its GPUs, as text, "" = not known.
+    beside: what it keeps of its speed beside the jobs on the same GPU, as text, "" = there are none.
     size: that slurmsched gave it, or why it gives it none, "" = there is nothing to say.
     """
 
@@ -87,17 +88,18 @@ class Explanation:
     idle: str = ""
     measured: str = ""
     size: str = ""
+    beside: str = ""
 
 
 # Over 30 lines: one line for each part of the explanation.
 def explain(
     snapshot: Snapshot, plan: Plan | None, row: int, details: JobDetails, expected: tuple[str, ...] = (),
-    move: str = "", *, lever: str = "nice",
+    move: str = "", *, lever: str = "nice", beside: str = "",
 ) -> Explanation:  # fmt: skip
     """The job in this row. Pure.
 
     plan: None where the policy's order is not known; then Slurm's priority counts.
-    expected, move: see Explanation.
+    expected, move, beside: see Explanation.
     lever: the lever's kind.
     """
     jobs = snapshot.jobs
@@ -136,6 +138,7 @@ def explain(
         idle=idle_line(snapshot, row, details, kept),
         measured=measured_use(snapshot.jobs, row),
         size=size_outlook(snapshot, plan, row),
+        beside=beside,
     )
 
 

@@ -1,10 +1,13 @@
-"""What the planner says of a job: the terms of its run time, and whether it may be preempted."""
+"""What the planner says of a job: the terms of its run time, what it keeps of its speed beside others, and whether it
+may be preempted."""
 
 from __future__ import annotations
 
 from math import isfinite
 
 from slurmsched.config import PreemptionConfig, ScopeConfig
+from slurmsched.estimators.group_speeds import MOST_JOBS, SOURCES, GroupSpeeds
+from slurmsched.estimators.throughput_table import kind_of_job
 from slurmsched.model.hints import parse_hints
 from slurmsched.model.operations import OperationStage
 from slurmsched.model.plan import Plan
@@ -21,6 +24,7 @@ from slurmsched.planning.operations.victims import (
 )
 from slurmsched.protocols import ExplainingEstimator
 from slurmsched.resources.allocated import holding
+from slurmsched.resources.shared_gpus import jobs_beside, jobs_to_join
 
 DAYS = ("Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday")
 
@@ -77,6 +81,26 @@ def _sent_words(record: JobOverrides, gpus: int) -> str:
         return f"{pluralize(gpus, 'GPU')} by the policy; {own}"
     where = f" on {record.nodes.sent}" if record.nodes.open else ""
     return f"a part of a GPU, {record.request.sent}{where}: {record.note}; {own}"
+
+
+# Interference.
+
+
+def interference_outlook(snapshot: Snapshot, row: int, speeds: GroupSpeeds) -> str:
+    """What a job keeps of its speed beside those on the GPU that it shares or is to share, and how that is known.
+
+    "" where there are none, or Slurm does not show them.
+    """
+    others = jobs_beside(snapshot, row) or jobs_to_join(snapshot, row)
+    if not others:
+        return ""
+    kinds, ids = [kind_of_job(snapshot.jobs, each) for each in (row, *others)], snapshot.jobs.job_id
+    if len(kinds) > MOST_JOBS:
+        return f"beside {pluralize(len(others), 'job')}: what they keep of their speeds is not known"
+    kept, source = speeds.kept_by(kinds, 0, 1)
+    theirs = (f"job {ids[each]} {speeds.kept_by(kinds, place, 1)[0]:.2f}" for place, each in enumerate(others, 1))
+    names = " and ".join(f"job {ids[each]}" for each in others)
+    return f"beside {names}: {kept:.2f} of its speed, {SOURCES[source]}; of theirs {', '.join(theirs)}"
 
 
 # Whether a running job may be asked to make way for another one, and what its restart counts as.

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from slurmsched.model.gres import SHARING
 from slurmsched.model.slurm_text import setting_s
 from slurmsched.model.slurm_weights import slurm_weights
 from slurmsched.model.snapshot import Rights, Site
@@ -273,10 +274,12 @@ def _tracked_gpus(settings: SiteSettings) -> Verdict:
 
 
 def _tracked_shards(settings: SiteSettings) -> Verdict:
-    line = settings.added("AccountingStorageTRES", "gres/shard")
+    has = [kind for kind in SHARING if kind in settings.words("GresTypes")] or [SHARING[0]]
+    missing = [kind for kind in has if not settings.site.accounts_gres(kind)]
+    line = settings.added("AccountingStorageTRES", ",".join(f"gres/{kind}" for kind in missing or has))
     if not settings.shares:
         return "ok", "not needed", line
-    return "ok" if settings.site.accounts_shards else "fail", settings.text("AccountingStorageTRES") or "none", line
+    return "fail" if missing else "ok", settings.text("AccountingStorageTRES") or "none", line
 
 
 def _store_flags(settings: SiteSettings) -> Verdict:
@@ -392,7 +395,7 @@ CHECKS = (
     SettingCheck("AccountingStorageTRES", "Without gres/gpu earlier runs show no GPUs.", _tracked_gpus),
     SettingCheck(
         "shards in accounting",
-        "Without gres/shard limits and fair share do not see shards (matters with lever.share only).",
+        "Without gres/shard or gres/mps limits and fair share see no parts of GPUs (matters with lever.share only).",
         _tracked_shards,
     ),
     SettingCheck(

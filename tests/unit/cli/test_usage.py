@@ -57,7 +57,7 @@ def test_usage__shows_profiles(run, tmp_path):
     )
     (config := tmp_path / "site.toml").write_text(f'[measured_use]\nprofiles = "{file}"\n')
     said = run("--config", str(config), "usage", "--profiles").out.splitlines()[1].split()
-    assert said == ["bert", "64", "2", "a100", "100.0", "50", "%", "?", "0.0", "0"]
+    assert said == ["bert", "64", "2", "a100", "-", "100.0", "50", "%", "?", "0.0", "0"]
     (row,) = json.loads(run("--config", str(config), "usage", "--profiles", "--json").out)["profiles"]
     assert (row["samples_per_s"], row["memory_mib"]) == (100.0, None)
     assert "measured_use.profiles" in run("usage", "--profiles").err

@@ -109,7 +109,7 @@ def test_is_mig__is_false_for_whole_gpus(gpu_type):
 
 def test_normal_form__sums_and_sorts():
     """Equal types are one entry, zeros vanish, order does not matter."""
-    assert normal_form(parse_gres("gpu:h200:4,gpu:h100:1,gpu:h100:1,gpu:b:0,mps:5")) == "gpu:h100:2,gpu:h200:4"
+    assert normal_form(parse_gres("gpu:h200:4,gpu:h100:1,gpu:h100:1,gpu:b:0,nic:5")) == "gpu:h100:2,gpu:h200:4"
 
 
 @settings(deadline=None)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from slurmsched.config_file import parse_config
 from slurmsched.errors import ConfigError, InputError
+from slurmsched.estimators.group_speeds import GroupSpeeds, own_pairs
 from slurmsched.estimators.throughput_table import throughput_table
 from slurmsched.estimators.throughputs import Throughputs
+from slurmsched.model.columns import Labels
+from slurmsched.observe.explain.planner_answers import interference_outlook
 from slurmsched.observe.gpu_profiles import (
     GpuProfile,
     ProfileKey,
@@ -62,6 +66,58 @@ def test_profiles__are_a_table_of_throughputs(tmp_path: Path) -> None:
             {"gpus": 2, "user": "bob", "name": "train"}]  # fmt: skip
     speeds = Throughputs(str(path), "a100").speeds(snapshot(jobs), ("a100", "h100"))
     assert speeds.round(2).tolist() == [[1.0, 3.0], [1.0, 2.0], [1.0, 2.45]]
+
+
+def shared(now_s: float, *jobs: dict):
+    """Jobs with shards of one GPU of n1."""
+    rows = [{"job_id": number, "state": "R", "gpus": 0, "shards": 2, "gpu_request": "shard:2", "shared_gpu": "n1 0",
+             "user": "ann", "name": "train", **job} for number, job in enumerate(jobs, 1)]  # fmt: skip
+    return snapshot(rows, "1x2", now_s=now_s)
+
+
+def test_store__measures_pairs_on_one_gpu(tmp_path: Path) -> None:
+    """Bert makes 100 alone and 83 beside the other job, which tells nothing. Beside two jobs nobody is measured, and
+    with MPS, which limits it always, nobody alone. The file is a table with this pair, and has it again when read."""
+    path, tells = tmp_path / "profiles.csv", "slurmsched: model=bert batch=64 throughput="
+    store, alone = ProfileStore(path), {"comment": f"{tells}100", "job_id": 7}
+    pair = {"comment": f"{tells}83", "job_id": 7}, {"job_id": 8}
+    mps = {**alone, "gpu_request": "mps:50", "comment": f"{tells}40"}
+    looks = [(alone,), (alone,), pair, pair, (*pair, {"job_id": 9}), (*pair, {"job_id": 9}), (mps,), (mps,)]
+    for number, jobs in enumerate(looks):
+        store.add(shared(400.0 * number, *jobs))
+    found = read_profiles(path)
+    assert {(key.beside, one.samples_per_s) for key, one in found.items()} == {("", 100.0), ("ann:train", 83.0)}
+    assert {(key.gpus, key.gpu_type, one.speed_s) for key, one in found.items()} == {(1, "a100", 400.0)}
+    assert [(row.beside, row.samples_per_s) for row in profile_rows(found)] == [("", 100.0), ("ann:train", 83.0)]
+    assert own_pairs(str(path), 1) == {("bert (batch size 64)", "ann:train"): pytest.approx(0.83, abs=1e-4)}
+
+
+def test_explain__says_what_a_job_keeps_and_how_that_is_known(tmp_path: Path) -> None:
+    """By the daemon's own file for the job that it has, else by stages, pairs or the fit. A job that waits for its part
+    is beside those on the fullest GPU with room. Without others there is nothing to say."""
+    path = tmp_path / "profiles.csv"
+    bert, other = "slurmsched: model=bert batch=64", {"job_id": 8}
+    rows = {ProfileKey("bert", 64, 1, "a100", "ann", beside): speed for beside, speed in (("", 100), ("ann:train", 83))}
+    write_profiles(path, {key: GpuProfile(speed * 10.0, 10.0) for key, speed in rows.items()})
+    own = GroupSpeeds(measured=str(path))
+    both = shared(0.0, {"comment": bert, "job_id": 7}, other)
+    said = [interference_outlook(both, row, own) for row in (0, 1)]
+    assert said[0].startswith("beside job 8: 0.83 of its speed, measured here; of theirs job 8 0.")
+    assert said[1].endswith("of its speed, estimated from other pairs; of theirs job 7 0.83")
+    gavel = [
+        {"job_id": 7, "comment": "slurmsched: model=A3C"},
+        {"job_id": 8, "comment": "slurmsched: model=LM batch=80"},
+    ]
+    assert ", by published pairs; " in interference_outlook(shared(0.0, *gavel), 0, own)
+    muri = [{**row, "comment": "slurmsched: model=bert"} for row in gavel]
+    assert ", by published stages; " in interference_outlook(shared(0.0, *muri), 0, own)
+    assert interference_outlook(shared(0.0, other), 0, own) == ""
+    waits = {"job_id": 7, "state": "PD", "shared_gpu": "", "nodes_asked": "n1", "comment": bert}
+    here = shared(0.0, waits, other, {"job_id": 9, "shared_gpu": "n1 1"})
+    for text, joined in (("2/4,1/4", "job 8"), ("3/4,1/4", "job 9"), ("3/4,4/4", "")):
+        nodes = here.nodes.with_columns(shards=Labels.of([text]))
+        said = interference_outlook(replace(here, nodes=nodes), 0, own)
+        assert said.partition(":")[0] == f"beside {joined}" * bool(joined)
 
 
 def test_profiles__one_user_does_not_price_the_jobs_of_others(tmp_path: Path) -> None:

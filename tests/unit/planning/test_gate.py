@@ -168,6 +168,7 @@ CASES: list[tuple[str, GateTime, Action | None, GateContext, str]] = [
     ("share", GateTime.PLAN, shards(2), planned(comment="slurmsched: share=yes"), "its hints share and gpu_part"),
     ("share", GateTime.PLAN, shards(2, "gpu:2"), planned(comment=SHARES), "gpu:2, not one GPU"),
     ("share", GateTime.PLAN, shards(2, "shard:1"), planned(comment=SHARES), "shard:1, not one GPU"),
+    ("share", GateTime.PLAN, shards(2, "mps:1"), planned(comment=SHARES), "mps:1, not one GPU"),
     (
         "per-cycle",
         GateTime.PLAN,

@@ -121,6 +121,37 @@ def test_shards__two_waiting_jobs_share_the_next_gpu() -> None:
     assert asks(plan(queue(OURS, shards=none, used=1, overrides=ours))) == [(1, "gpu:1")]
 
 
+MPS_BUSY = ("mps:50/100,0/100", "mps:75/100,0/100")
+WITH_MPS = Site(rights=Rights.OPERATOR, settings={"AccountingStorageTRES": "gres/mps"})
+
+
+def test_shards__or_mps_where_a_node_has_these() -> None:
+    """As many of the 100 of a GPU as the hint says. They are kept, and given back by undo. Accounting must count
+    gres/mps, and a node whose kind it does not count is not taken."""
+    rows: tuple[dict[str, Any], ...] = ({"comment": QUARTER}, {})
+    made = plan(queue(*rows, shards=MPS_BUSY, site=WITH_MPS))
+    assert asks(made) == [(1, "n2"), (1, "mps:25"), (2, "n1"), (2, "mps:50")]
+    assert command(made.actions[3]) == "update JobId=2 Gres=mps:50"
+    ours = record(sent="mps:50")
+    assert "a shared GPU of n1 has its part: 50 of 100 MPS" in made.overrides[2].note
+    listed = {"gpus": 0, "shards": 50, "gpu_request": "mps:50", "gpus_by": "", "nodes_asked": "n1"}
+    given = queue(listed, shards=MPS_BUSY, site=WITH_MPS, overrides=ours)
+    assert (asks(plan(given)), asks(undo_plan(given))) == ([], [(1, ""), (1, "gpu:1")])
+    refused = plan(queue(*rows, shards=MPS_BUSY)).refused
+    assert {each.reason[:37] for each in refused} == {"AccountingStorageTRES lacks gres/mps,"}
+    assert asks(plan(queue(*rows, shards=("2/4,0/4", MPS_BUSY[1])))) == [(1, "n1"), (1, "shard:1")]
+
+
+def test_shards__two_waiting_jobs_share_a_gpu_by_mps_on_a_node_without_any() -> None:
+    """Slurm gives MPS of one GPU of a node at a time: with some in use, the next free GPU would help nobody. Nodes with
+    shards and nodes with MPS are not one choice."""
+    both = Site(rights=Rights.OPERATOR, settings={"AccountingStorageTRES": "gres/mps,gres/shard"})
+    none = "mps:0/100,0/100"
+    assert asks(plan(queue({}, {}, shards=(none,), site=WITH_MPS))) == [(1, "mps:50"), (2, "mps:50")]
+    assert asks(plan(queue({}, {}, shards=("mps:75/100,0/100",), site=WITH_MPS))) == []
+    assert asks(plan(queue({}, {}, shards=(none, "0/100,0/100"), site=both))) == []
+
+
 @pytest.mark.parametrize(
     "row",
     [

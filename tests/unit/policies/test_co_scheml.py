@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from slurmsched.config_file import parse_config
 from slurmsched.estimators.group_speeds import GroupSpeeds
+from slurmsched.planning.planner import Planner
 from slurmsched.policies.co_scheml import CoScheMl
 from slurmsched.sim.experiments.replay_request import ReplayRequest
 from slurmsched.sim.experiments.replay_session import ReplaySession
@@ -48,6 +51,26 @@ def test_co_scheml__says_what_each_job_keeps_of_its_speed() -> None:
     pair = GroupSpeeds("").kept(("ResNet-50 (batch size 128)", "A3C"), 1)
     assert [kept[2], kept[3]] == [round(share, 2) for share in pair.kept]
     assert kept[0] == np.inf and 0 < kept[3] <= 1
+
+
+def test_co_scheml__pairs_of_the_sites_own_profiles_come_first(tmp_path: Path) -> None:
+    """The figures that the daemon measured replace the published ones, also of jobs without the hint `model`. The
+    configuration names the file to the policy."""
+    path = tmp_path / "profiles.csv"
+    rates = [("A3C", "", 10), ("A3C", "LM (batch size 80)", 9), ("LM,80", "", 80), ("LM,80", "A3C", 60),
+             ("ann:x", "", 8), ("ann:x", "A3C", 6), ("A3C", "ann:x", 9)]  # fmt: skip
+    lines = (f"{kind if ',' in kind else kind + ','},1,a100,{rate},{other}" for kind, other, rate in rates)
+    path.write_text("\n".join(["model,batch,gpus,gpu_type,steps_per_s,beside", *lines]) + "\n")
+    config = parse_config({"policy": {"name": "co-scheml"}, "measured_use": {"profiles": str(path)}})
+    policy = Planner.from_config(config).policy
+    assert policy == CoScheMl(measured=str(path))
+    comments = ["slurmsched: model=A3C", "slurmsched: model=LM batch=80"]
+    rows = [{"job_id": at, "gpus": 1, "submit_s": at, "comment": text} for at, text in enumerate(comments, 1)]
+    why = policy.rank(snapshot(rows, "1x1")).why
+    assert (why["kept"].tolist(), why["figure"].tolist()) == ([0.9, 0.75], [1.0, 1.0])
+    why = policy.rank(snapshot([rows[0], {**rows[1], "comment": "", "user": "ann", "name": "x"}], "1x1")).why
+    assert (why["kept"].tolist(), why["figure"].tolist()) == ([0.9, 0.75], [1.0, 1.0])
+    assert CoScheMl().rank(snapshot(rows, "1x1")).why["figure"].tolist() == [3.0, 3.0]
 
 
 def test_co_scheml__models_that_no_table_knows_run_alone() -> None:

@@ -18,8 +18,10 @@ from slurmsched.slurm.job_tables import (
     priority_columns,
     put_held,
     tres_memory_mib,
+    with_shared_parts,
 )
 from slurmsched.slurm.squeue import Priorities
+from slurmsched.testing import snapshot
 
 PENDING, RUNNING = int(JobState.PENDING), int(JobState.RUNNING)
 
@@ -117,6 +119,20 @@ def test_put_held__counts_what_slurm_gave():
     table = {name: np.array([5, 5]) for name in ("gpus", "mig_devices", "shards")} | {"job_id": np.array([1, 2])}
     put_held(table, {2: (("n[1-2]", "gpu:a100:2(IDX:0-1),gpu:1g.5gb:1(IDX:4)"),)}, np.array([False, True]))
     assert [table[name].tolist() for name in ("gpus", "mig_devices", "shards")] == [[5, 4], [5, 2], [5, 0]]
+
+
+def test_put_held__says_on_which_gpu_a_part_is():
+    """Of shards and of MPS, with the part of that GPU; a job on two GPUs has none. What Slurm does not show of a job is
+    what its node shows: 3 of 4 shards, and the GPU if it is the only shared one."""
+    told = columns(gpus=np.zeros(2, np.int32), mig_devices=np.zeros(2, np.int32), shards=np.ones(2, np.int32))
+    for text, gpu, milli in (("shard:2(0/4,2/4)", "n1 1", 500), ("mps:30(30/100,0/100)", "n1 0", 300),
+                             ("shard:5(4/4,1/4)", "", 0), ("shard:3", "", 0)):  # fmt: skip
+        put_held(told, {2: (("n1", text),)}, np.array([False, True]))
+        assert (list(told["shared_gpu"]), told["shared_milli"].tolist()) == (["", gpu], [0, milli])
+    jobs = finish_jobs({**told, "node_list": ["", "n1"]}, [])
+    for shown, gpu, milli in (("3/4,0/4", "n1 0", 750), ("3/4,1/4", "", 750), ("3/4,0/8", "", 0), ("", "", 0)):
+        found = with_shared_parts(jobs, snapshot((), [{"name": "n1", "shards": shown}]).nodes)
+        assert (found.shared_gpu[1], found.shared_milli[1]) == (gpu, milli)
 
 
 @pytest.mark.parametrize(

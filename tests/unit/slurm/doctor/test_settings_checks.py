@@ -129,6 +129,8 @@ CASES = [
     ("shards in accounting", {}, "ok", ""),
     ("shards in accounting", {"shares": True, "AccountingStorageTRES": "cpu,gres/gpu"}, "fail",
      "AccountingStorageTRES=cpu,gres/gpu,gres/shard"),
+    ("shards in accounting", {"shares": True, "AccountingStorageTRES": "cpu", "GresTypes": "gpu,mps"}, "fail",
+     "AccountingStorageTRES=cpu,gres/mps"),
     ("shards in accounting", {"shares": True, "AccountingStorageTRES": "cpu,gres/gpu,gres/shard"}, "ok", ""),
     ("AccountingStoreFlags", {"AccountingStoreFlags": "(null)"}, "warn", "AccountingStoreFlags=job_comment"),
     ("MinJobAge", {"MinJobAge": "60 sec"}, "warn", "MinJobAge=300"),
