@@ -29,14 +29,14 @@ class EarlierRun(Protocol):
     @property
     def suspended_s(self) -> float: ...
     @property
-    def gpus(self) -> int: ...
+    def gpus(self) -> float: ...
     @property
     def state(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedJob:
-    """One job as one snapshot shows it."""
+    """One job as one snapshot shows it. gpus: whole GPUs, or the part of one that its shards make up."""
 
     job_id: int
     submit_s: float
@@ -44,7 +44,7 @@ class ObservedJob:
     start_s: float
     end_s: float
     run_s: float
-    gpus: int
+    gpus: float
     active: bool
     paused: bool
     finished: bool
@@ -79,7 +79,7 @@ class Service:
     last_end_s: float = nan
     run: int = -1
     run_start_s: float = nan
-    run_gpus: int = 0
+    run_gpus: float = 0
     mark_executed_s: float = 0.0
     mark_gpu_s: float = 0.0
     suspended_s: float = 0.0
@@ -95,7 +95,7 @@ class RunStarted:
     first_submit_s: float
     run: int
     start_s: float
-    gpus: int
+    gpus: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class RunMarked:
     seen_s: float
     executed_s: float
     gpu_s: float
-    gpus: int
+    gpus: float
     suspended_s: float
     paused: bool
 

@@ -164,7 +164,8 @@ def _runs_and_operations(engine: Engine, job_id: int) -> Iterator[HistoryRow]:
     starts, ends, operations = schema.run_starts, schema.run_ends, schema.operations
     runs = list[tuple[int, HistoryRow]]()
     for row in _answers(engine, sa.select(starts).where(starts.c.job_id == job_id)):
-        runs.append((row["run"], HistoryRow(row["start_s"], "Slurm", f"run {row['run']} began on {row['gpus']} GPUs")))
+        what = f"run {row['run']} began on {row['gpus']:g} GPUs"
+        runs.append((row["run"], HistoryRow(row["start_s"], "Slurm", what)))
     for row in _answers(engine, sa.select(ends).where(ends.c.job_id == job_id)):
         what = f"run {row['run']} ended after {row['executed_s']:.0f} s"
         runs.append((row["run"], HistoryRow(row["end_s"], "Slurm", what, outcome=row["source"])))

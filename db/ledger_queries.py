@@ -226,6 +226,7 @@ class RunFacts:
     held_s: since when it held GPUs.
     end_s: NaN while it runs.
     executed_s: sum over the runs that ended.
+    gpus: the most in one of its runs; a part of a GPU is a fraction.
     """
 
     job_id: int
@@ -234,11 +235,12 @@ class RunFacts:
     held_s: float = NAN
     end_s: float = NAN
     executed_s: float = 0.0
-    gpus: int = 0
+    gpus: float = 0.0
 
     def add_end(self, end: dict[str, Any]) -> None:
         """Count a run that ended."""
-        gpus = round(end["gpu_s"] / end["executed_s"]) if end["executed_s"] > 0 else self.gpus
+        gpus = end["gpu_s"] / end["executed_s"] if end["executed_s"] > 0 else self.gpus
+        gpus = round(gpus, 0 if gpus > 1 else 3)
         self.gpus = max(self.gpus, gpus)
         self.executed_s += end["executed_s"]
         self.held_s = min(end["start_s"], _known_or(self.held_s, end["start_s"]))

@@ -91,7 +91,7 @@ run_starts = _table(
     *_job(),
     _whole("run"),  # 0 = first run, counts up with Slurm's restarts
     _time("start_s"),
-    _whole("gpus"),
+    _real("gpus"),  # a part of a GPU is a fraction
 )
 run_marks = _table(  # a run was resized, suspended or resumed
     "run_marks",
@@ -101,7 +101,7 @@ run_marks = _table(  # a run was resized, suspended or resumed
     _time("seen_s"),
     _real("executed_s"),  # of this run, up to the mark
     _real("gpu_s"),
-    _whole("gpus"),  # from the mark on
+    _real("gpus"),  # from the mark on
     _real("suspended_s"),
     _flag("paused"),
 )
@@ -161,7 +161,7 @@ services = _table(
     _real("last_end_s", nullable=True),
     _whole("run"),
     _real("run_start_s", nullable=True),
-    _whole("run_gpus"),
+    _real("run_gpus"),
     _real("mark_executed_s"),
     _real("mark_gpu_s"),
     _real("suspended_s"),

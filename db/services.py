@@ -40,7 +40,7 @@ class Services(JobRows):
     last_end_s: Floats = column(np.float64, NAN)
     run: Int32s = column(np.int32, -1)
     run_start_s: Floats = column(np.float64, NAN)
-    run_gpus: Int32s = column(np.int32, 0)
+    run_gpus: Floats = column(np.float64, 0)
     mark_executed_s: Floats = column(np.float64, 0.0)
     mark_gpu_s: Floats = column(np.float64, 0.0)
     suspended_s: Floats = column(np.float64, 0.0)
@@ -126,7 +126,7 @@ def columns(services: Services, jobs: Jobs, now_s: float) -> dict[str, Any]:
     marked_s = of("mark_executed_s", 0.0)
     run_s = np.where(is_open & views.between & (jobs.run_s == 0), np.maximum(by_clock, marked_s), jobs.run_s)
     counts = is_open | (~known & ~jobs.pending & ~views.between)
-    gpus = np.where(is_open, of("run_gpus", 0), jobs.gpus)
+    gpus = np.where(is_open, of("run_gpus", 0.0), jobs.held_gpus)
     run_s = np.where(counts, run_s, 0.0)
     run_gpu_s = np.where(counts, of("mark_gpu_s", 0.0) + (run_s - marked_s) * gpus, 0.0)
     return {
@@ -161,7 +161,7 @@ class _Views:
         jobs = self.jobs
         return ObservedJob(
             int(jobs.job_id[row]), float(jobs.submit_s[row]), int(jobs.restarts[row]), float(jobs.start_s[row]),
-            float(jobs.end_s[row]), float(jobs.run_s[row]), int(jobs.gpus[row]), bool(self.active[row]),
+            float(jobs.end_s[row]), float(jobs.run_s[row]), float(jobs.held_gpus[row]), bool(self.active[row]),
             bool(self.paused[row]), bool(jobs.finished[row]), bool(self.completed[row]),
         )  # fmt: skip
 
@@ -190,7 +190,7 @@ def _quiet(known: Services, jobs: Jobs, views: _Views, now_s: float, asking: boo
     suspended_s = now_s - known.run_start_s - jobs.run_s
     going_on = (
         (known.run == jobs.restarts)
-        & ((jobs.gpus == known.run_gpus) | (jobs.gpus == 0))
+        & ((jobs.held_gpus == known.run_gpus) | (jobs.held_gpus == 0))
         & (views.paused == known.paused)
         & (views.paused | (suspended_s <= known.suspended_s + attained_service.SUSPENSION_S))
     )

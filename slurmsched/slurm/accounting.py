@@ -14,7 +14,8 @@ from math import isfinite
 
 from slurmsched.errors import SlurmError, UnreadableError
 from slurmsched.logs import get_logger
-from slurmsched.model.gres import count_gpus, parse_gres
+from slurmsched.model.gres import GpuRequest, device_shards, parse_gres
+from slurmsched.model.nodes import Nodes
 from slurmsched.model.slurm_text import MOST_COUNT, slurm_duration_s, time_s, whole_number
 from slurmsched.model.snapshot import Site, Snapshot
 from slurmsched.plain_text import pluralize
@@ -37,7 +38,8 @@ class AccountedRun:
     submit_s: of this run; a requeue gives the next run a later one.
     start_s: NaN if it never started.
     end_s: NaN while it runs.
-    gpus: whole GPUs held.
+    gpus: whole GPUs held, see with_parts.
+    shards: held, or MPS.
     state: as sacct prints it, without "by UID".
     restart: number of runs of the job before this one.
     """
@@ -47,9 +49,10 @@ class AccountedRun:
     start_s: float
     end_s: float
     suspended_s: float
-    gpus: int
+    gpus: float
     state: str
     restart: int
+    shards: int = 0
 
 
 def earlier_runs(commands: Commands, job_ids: Sequence[int]) -> list[AccountedRun]:
@@ -109,17 +112,26 @@ def _runs(lines: Iterator[str], header: Sequence[str], unread: list[str]) -> Ite
 def _run(row: dict[str, str]) -> AccountedRun:
     if not (job_id := whole_number(row["JobIDRaw"])):
         raise UnreadableError("not a job id", text=row["JobIDRaw"])
-    suspended = slurm_duration_s(row["Suspended"])
+    suspended, held = slurm_duration_s(row["Suspended"]), GpuRequest.of(parse_gres(row["AllocTRES"]))
     return AccountedRun(
         job_id=job_id,
         submit_s=time_s(row["Submit"]),
         start_s=time_s(row["Start"]),
         end_s=time_s(row["End"]),
         suspended_s=suspended if isfinite(suspended) else 0.0,
-        gpus=count_gpus(parse_gres(row["AllocTRES"])),
+        gpus=held.gpus,
         state=row["State"].partition(" by ")[0],
         restart=0,
+        shards=held.shards,
     )
+
+
+def with_parts(runs: Sequence[AccountedRun], nodes: Nodes) -> list[AccountedRun]:
+    """The runs; those with shards alone have the part of a GPU that these are, if all GPUs have as many shards."""
+    sizes = {size for text in nodes.shards.names for _, size in device_shards(text)}
+    size = sizes.pop() if len(sizes) == 1 else 0
+    parts = (run.shards / size if size and not run.gpus else 0.0 for run in runs)
+    return [replace(run, gpus=min(part, 1.0)) if part else run for run, part in zip(runs, parts, strict=True)]
 
 
 # Ended runs of the whole site.

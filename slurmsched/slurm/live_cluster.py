@@ -25,7 +25,7 @@ from slurmsched.model.plan import Action, Outcome, Plan, Receipt, Refusal, Reque
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.planning.gate import CurrentJob, GateContext, GateTime, refusal, without_changed_options
 from slurmsched.protocols import ClusterReader
-from slurmsched.slurm.accounting import AccountedRun
+from slurmsched.slurm.accounting import AccountedRun, with_parts
 from slurmsched.slurm.recorder import Recorder
 from slurmsched.slurm.scontrol_tables import end_orphans
 from slurmsched.slurm.site import operator_line
@@ -124,7 +124,7 @@ class LiveCluster:
         self._reader, self._writer, self._recorder, self._pace = reader, writer, recorder, pace
         self._apply, self._recheck, self._inputs, self._guard = apply, recheck, inputs, guard
         self._clock, self._monotonic = clock, monotonic
-        self._wiring, self.earlier_runs, self._forget = wiring, earlier_runs, forget
+        self._wiring, self._earlier_runs, self._forget = wiring, earlier_runs, forget
         self._seen: Mapping[int, CurrentJob] = {}
         self._seen_s = float("-inf")
         self._snapshot: Snapshot | None = None
@@ -135,6 +135,11 @@ class LiveCluster:
         """From now on snapshots have what `past` adds to them."""
         known = self._wiring
         self._wiring = lambda snapshot: past(known(snapshot))
+
+    def earlier_runs(self, job_ids: Sequence[int]) -> Sequence[AccountedRun]:
+        """Runs that slurmdbd has of these jobs. Raises SlurmError."""
+        runs = self._earlier_runs(job_ids)
+        return runs if self._snapshot is None else with_parts(runs, self._snapshot.nodes)
 
     def begin(self) -> None:
         """Start Slurm's commands for the next read; other work may go on meanwhile."""

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from math import nan
+from math import ceil, nan
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from slurmsched.db.ledger_queries import (
     CycleSums,
     OperationFacts,
     PlacementFacts,
+    RunFacts,
     cycle_sums,
     first_apply_s,
     placements_since,
@@ -44,6 +45,7 @@ class ReportedJobs(Table):
     held_s: since when GPUs were held, as far as known.
     end_s: NaN while it runs.
     executed_s: over all runs so far.
+    gpu_share: part of each of its GPUs that it holds.
     """
 
     job_id: Int64s = column(np.int64, 0)
@@ -55,6 +57,12 @@ class ReportedJobs(Table):
     held_s: Floats = column(np.float64, NAN)
     end_s: Floats = column(np.float64, NAN)
     executed_s: Floats = column(np.float64, 0.0)
+    gpu_share: Floats = column(np.float64, 1.0)
+
+    @property
+    def held_gpus(self) -> Floats:
+        """GPUs held, parts as fractions. (J,)."""
+        return self.gpus * self.gpu_share
 
     @property
     def wait_s(self) -> Floats:
@@ -72,7 +80,7 @@ class ReportedJobs(Table):
     def gpu_s_in(self, from_s: float, to_s: float) -> Floats:
         """GPU time held within the span; a job counts from its first start to its end, pauses included."""
         end_s = np.where(self.ended, self.end_s, to_s)
-        return self.gpus * np.maximum(np.minimum(end_s, to_s) - np.maximum(self.held_s, from_s), 0.0)
+        return self.held_gpus * np.maximum(np.minimum(end_s, to_s) - np.maximum(self.held_s, from_s), 0.0)
 
 
 def reported_jobs(rows: Iterable[Mapping[str, Any]]) -> ReportedJobs:
@@ -89,20 +97,28 @@ def reported_of_history(recorded: RecordedTrace) -> ReportedJobs:
     return ReportedJobs.build(len(trace), {
         "job_id": trace.job_id, "user": trace.user, "account": trace.account, "gpus": trace.gpus,
         "submit_s": trace.submit_s + recorded.origin_s, "start_s": start_s, "held_s": start_s, "end_s": end_s,
-        "executed_s": trace.duration_s,
+        "executed_s": trace.duration_s, "gpu_share": trace.gpu_share,
     })  # fmt: skip
 
 
 def reported_of_snapshot(snapshot: Snapshot) -> ReportedJobs:
     """Jobs that hold GPUs now. The first start of a requeued job is not known."""
     jobs = snapshot.jobs
-    here = jobs.take(np.flatnonzero(jobs.is_state(HOLDS_NODES) & (jobs.gpus > 0) & ~np.isnan(jobs.start_s)))
+    here = jobs.take(np.flatnonzero(jobs.is_state(HOLDS_NODES) & (jobs.held_gpus > 0) & ~np.isnan(jobs.start_s)))
+    gpus = np.ceil(here.held_gpus).astype(np.int64)
     first_s = np.where(np.isnan(here.first_submit_s), here.submit_s, here.first_submit_s)
     return ReportedJobs.build(len(here), {
-        "job_id": here.job_id, "user": here.user, "account": here.account, "gpus": here.gpus.astype(np.int64),
+        "job_id": here.job_id, "user": here.user, "account": here.account, "gpus": gpus,
         "submit_s": first_s, "start_s": np.where(here.restarts == 0, here.start_s, np.nan), "held_s": here.start_s,
-        "executed_s": here.run_s,
+        "executed_s": here.run_s, "gpu_share": here.held_gpus / gpus,
     })  # fmt: skip
+
+
+def reported_of_ledger(runs: Iterable[RunFacts]) -> ReportedJobs:
+    """Jobs by the facts on record."""
+    return reported_jobs(
+        asdict(run) | {"gpus": ceil(run.gpus), "gpu_share": run.gpus / ceil(run.gpus)} for run in runs
+    )  # fmt: skip
 
 
 def combined_jobs(first: ReportedJobs, then: ReportedJobs) -> ReportedJobs:
@@ -177,7 +193,7 @@ def read_report_input(
     ended = _history(config, since_s, until_s, unread) if ask_sacct and snapshot is not None else None
     here = reported_of_snapshot(snapshot) if snapshot is not None else reported_jobs(())
     measured = _measured_jobs(config, snapshot, until_s - since_s, unread) if snapshot is not None else ((), None)
-    past = ended if ended is not None else with_user_names(reported_jobs(map(asdict, facts.pop("jobs", ()))), snapshot)
+    past = ended if ended is not None else with_user_names(reported_of_ledger(facts.pop("jobs", ())), snapshot)
     facts.pop("jobs", None)
     return ReportInput(
         since_s, until_s, combined_jobs(past, here), SACCT if ended is not None else LEDGER, snapshot, **facts,

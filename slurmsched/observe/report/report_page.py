@@ -79,7 +79,7 @@ def _steps(jobs: ReportedJobs, since_s: float, until_s: float) -> tuple[Floats, 
     begin_s = np.clip(jobs.held_s, since_s, until_s) - since_s
     end_s = np.clip(np.where(jobs.ended, jobs.end_s, until_s), since_s, until_s) - since_s
     times_s = np.concatenate([[0.0], begin_s, end_s])
-    change = np.concatenate([[0.0], jobs.gpus, -jobs.gpus]).astype(np.float64)
+    change = np.concatenate([[0.0], jobs.held_gpus, -jobs.held_gpus]).astype(np.float64)
     order = np.argsort(times_s, kind="stable")
     return times_s[order], np.maximum(np.cumsum(change[order]), 0.0)
 

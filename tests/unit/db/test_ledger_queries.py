@@ -24,6 +24,7 @@ from slurmsched.db.ledger_queries import (
 from slurmsched.db.ledger_store import open_store
 from slurmsched.errors import LedgerError
 from slurmsched.model import Plan, Receipt
+from slurmsched.observe.report.report_input import reported_of_ledger
 from slurmsched.testing import snapshot
 
 HOUR_S = 3_600.0
@@ -64,6 +65,26 @@ def test_lived__is_one_row_a_job_that_held_gpus(url):
     assert math.isnan(rows[1].end_s)
     assert rows[1].executed_s == pytest.approx(2 * HOUR_S, abs=5)
     assert (rows[2].end_s, rows[2].executed_s, rows[2].gpus) == (2 * HOUR_S, HOUR_S, 2)
+
+
+def test_lived__a_part_of_a_gpu_counts_as_that_part(tmp_path):
+    """A job with one of four shards attains a fourth of a GPU, also when a new daemon goes on with it, and when it has
+    ended. A job with shards of which the part is not known counts none."""
+    config = parse_config({"ledger": {"url": f"sqlite:///{tmp_path}/l.db", "journal": f"{tmp_path}/j.jsonl"},
+                           "scope": {"partitions": ["*"]}})  # fmt: skip
+    runs = {"job_id": 1, "state": "RUNNING", "gpus": 0, "shards": 1, "shared_milli": 250, "start_s": 1_000.0}
+    over = runs | {"state": "COMPLETED", "shared_milli": 0, "end_s": 1_800.0, "run_s": 800.0}
+    for now_s, row in ((1_400.0, runs), (1_800.0, over)):
+        store = open_store(config)
+        unknown = {"job_id": 2, "state": "RUNNING", "gpus": 0, "shards": 1, "start_s": 1_000.0}
+        at = store.recall(snapshot([row | {"run_s": now_s - 1_000.0}, unknown], now_s=now_s))
+        store.append(at, Plan(()), Receipt())
+        store.close()
+        assert at.jobs.attained_gpu_s.tolist() == [(now_s - 1_000.0) / 4, 0.0]
+    (run,) = runs_since(config.ledger.address, 0.0)
+    assert (run.gpus, run.executed_s) == (0.25, 800.0)
+    row = reported_of_ledger([run])
+    assert (row.gpus.tolist(), row.gpu_s_in(0.0, 2_000.0).tolist()) == ([1], [200.0])
 
 
 def test_lived__of_a_later_span_has_no_first_start_but_the_runs(url):

@@ -8,7 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from slurmsched.errors import UnreadableError
-from slurmsched.slurm.accounting import JOBS_PER_CALL, AccountedRun, earlier_runs, parse_runs
+from slurmsched.slurm.accounting import JOBS_PER_CALL, AccountedRun, earlier_runs, parse_runs, with_parts
+from slurmsched.testing import snapshot
 from tests.recorded.playback import HERE, recorded_versions
 
 HEADER = "JobIDRaw|Submit|Start|End|Suspended|State|AllocTRES"
@@ -42,6 +43,18 @@ def test_parse_runs__numbers_the_runs_of_a_job():
     first, second = parse_runs("\n".join([HEADER, *rows, ""]), [])
     assert first == AccountedRun(7, 100.0, 110.0, 190.0, 30.0, 3, "REQUEUED", 0)
     assert (second.submit_s, second.restart, second.gpus) == (200.0, 1, 0)
+
+
+def test_with_parts__counts_shards_as_the_part_that_they_are():
+    """One of four shards is a fourth of a GPU, 25 of 100 MPS too. With whole GPUs they add nothing, nor where GPUs have
+    several numbers of shards."""
+    held = {7: "gres/shard=1", 8: "gres/gpu=2", 9: "cpu=1"}
+    rows = (f"{job}|1|2|9|00:00:00|COMPLETED|{tres}" for job, tres in held.items())
+    runs = parse_runs("\n".join([HEADER, *rows, ""]), [])
+    for shown, parts in (("2/4,0/4", [0.25, 2, 0]), ("2/4,0/8", [0, 2, 0]), ("", [0, 2, 0])):
+        assert [run.gpus for run in with_parts(runs, snapshot((), [{"name": "n1", "shards": shown}]).nodes)] == parts
+    (mps,) = parse_runs(f"{HEADER}\n7|1|2|9|00:00:00|COMPLETED|gres/mps=25\n", [])
+    assert with_parts([mps], snapshot((), [{"name": "n1", "shards": "mps:0/100"}]).nodes)[0].gpus == 0.25
 
 
 def test_parse_runs__keeps_bars_in_a_last_job_name():

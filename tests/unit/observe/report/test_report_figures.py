@@ -153,18 +153,21 @@ def test_nothing_on_record__gives_no_figures_and_no_error():
 
 
 def test_lived__of_a_snapshot_are_those_that_hold_gpus():
-    """A requeued one has no first start on record; a job that history has is not counted twice."""
+    """A requeued one has no first start on record; a job that history has is not counted twice; a part of a GPU counts
+    as that part."""
     rows = [{"job_id": 1, "state": "RUNNING", "start_s": 50.0},
             {"job_id": 2, "state": "RUNNING", "start_s": 60.0, "restarts": 1},
-            {"job_id": 3}, {"job_id": 4, "state": "COMPLETED", "start_s": 1.0}]  # fmt: skip
+            {"job_id": 3}, {"job_id": 4, "state": "COMPLETED", "start_s": 1.0},
+            {"job_id": 5, "state": "RUNNING", "start_s": 50.0, "gpus": 0, "shared_milli": 250}]  # fmt: skip
     here = reported_of_snapshot(snapshot(rows))
     assert (here.job_id.tolist(), here.held_s.tolist(), np.isnan(here.start_s).tolist()) == (
-        [1, 2],
-        [50.0, 60.0],
-        [False, True],
+        [1, 2, 5],
+        [50.0, 60.0, 50.0],
+        [False, True, False],
     )
+    assert here.gpu_s_in(0.0, 70.0).tolist() == [20.0, 10.0, 5.0]
     joined = combined_jobs(reported_jobs([row(1, 1, 2, user="zoe")]), here)
-    assert (joined.job_id.tolist(), list(joined.user)) == ([1, 2], ["zoe", ""])
+    assert (joined.job_id.tolist(), list(joined.user)) == ([1, 2, 5], ["zoe", "", ""])
 
 
 def test_gpu_use__is_shown_by_account_user_and_type():
