@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import numpy as np
 
 from slurmsched.kernels._jit import kernel, kernel_part
 from slurmsched.model.columns import Bools, Int64s
 
+PLAIN_BELOW = 200_000  # rows; of so many both take less time in plain Python than the import of numba
 
-@kernel(plain_below=20_000)
+
+def _longest_by_bisection(values: Int64s, allowed: Bools) -> Bools:
+    """As longest_non_increasing, with the search of Python's library."""
+    ends, pile = list[int](), list[int]()  # of each pile the value that it ends with, negated, and its row
+    before, negated = np.full(len(values), -1, np.int64), (-values).tolist()
+    for row in np.flatnonzero(allowed).tolist():
+        at = bisect_right(ends, negated[row])
+        before[row] = pile[at - 1] if at else -1
+        ends[at : at + 1], pile[at : at + 1] = [negated[row]], [row]
+    member = np.zeros(len(values), np.bool_)
+    row = pile[-1] if pile else -1
+    while row >= 0:
+        member[row] = True
+        row = int(before[row])
+    return member
+
+
+@kernel(plain_below=PLAIN_BELOW, plain=_longest_by_bisection)
 def longest_non_increasing(values: Int64s, allowed: Bools) -> Bools:
     """Members of a longest non-increasing subsequence of the allowed values. (N,) bool.
 
@@ -45,7 +65,7 @@ def longest_non_increasing(values: Int64s, allowed: Bools) -> Bools:
 
 
 # Over 30 lines: one search from both ends of a run of rows; each step changes what the next one tests.
-@kernel(plain_below=20_000)
+@kernel(plain_below=PLAIN_BELOW)
 def keep_with_margin(priority: Int64s, kept: Bools, margin: int, floor: int, ceiling: int) -> Bools:
     """The kept rows, less those next to a run of moved rows that would get less than `margin` from row to row.
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurmsched.kernels.nice_spacing import keep_with_margin, longest_non_increasing
+from slurmsched.kernels.nice_spacing import _longest_by_bisection, keep_with_margin, longest_non_increasing
 from tests.reference import room, subsequence
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_longest_non_increasing__is_as_long_as_the_reference(seed: int) -> None:
-    """Its members are allowed, and none is larger than the one before."""
+    """Its members are allowed, and none is larger than the one before. A cold process finds the same ones."""
     chance = np.random.default_rng(seed)
     values, allowed = chance.integers(0, 6, seed), chance.random(seed) < 0.8
     member = longest_non_increasing(values, allowed)
     assert int(member.sum()) == subsequence.longest_non_increasing(values, allowed)
     assert not (member & ~allowed).any()
     assert (np.diff(values[member]) <= 0).all()
+    assert member.tolist() == longest_non_increasing.plain(values, allowed).tolist()
+    assert member.tolist() == _longest_by_bisection(values, allowed).tolist()
 
 
 @pytest.mark.parametrize("seed", range(40))
