@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 from math import isfinite
 from typing import Any
 
@@ -15,6 +16,7 @@ from slurmsched.planning.priorities.tiers import DECIDED_BY, tier_between
 LONGEST = 200
 
 
+@lru_cache(maxsize=1 << 10)  # many nodes have the same reason
 def printable(text: str) -> str:
     """The text with control characters, escapes of terminals and marks of direction written out, and cut."""
     cut = text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -125,19 +126,29 @@ def node_rooms(snapshot: Snapshot, request: SbatchRequest) -> Iterator[NodeRoom]
     The request has its partition (see with_partition).
     """
     free = free_for(snapshot, job_request_for(snapshot, request), sized=False)
-    needs, parts = node_needs(snapshot, request), dict[int, list[NodeGpus]]()
-    for part in node_gpus(snapshot):
-        if request.gpu_type in ("", part.gpu_type):
-            parts.setdefault(part.node, []).append(part)
-    for node, own in parts.items():
-        why = Exclusion(int(free.eligibility.exclusion[node]))
-        if why is Exclusion.PARTITION:
+    needs, exclusion = node_needs(snapshot, request), free.eligibility.exclusion.tolist()
+    taken = is_taken(snapshot) & free.eligibility.request.whole
+    kept = snapshot.nodes.cpus_per_gpu_kept * (not shares_cpus_with_others(snapshot, free.eligibility.request))
+    for node, own in _parts_of_nodes(snapshot, request.gpu_type).items():
+        why = exclusion[node]
+        if why == Exclusion.PARTITION:
             continue
-        words = f"not {request.constraint}" if why is Exclusion.CONSTRAINT else _WORDS.get(why, "")
+        words = f"not {request.constraint}" if why == Exclusion.CONSTRAINT else _WORDS.get(why, "")
         words = words or _closed_reason(snapshot, node, own[0].standing)
-        gpus, short = (0, words) if words else _most_gpus(snapshot, node, sum(part.gpus for part in own), free, needs)
+        words = words or ("other jobs are on it" if taken[node] else "")
+        gpus, short = (0, words) if words else _most_gpus(snapshot, node, own, free, needs, int(kept[node]))
         mask, linked = (own[0].mask, own[0].linked) if len(own) == 1 else (None, None)
         yield NodeRoom(node, own[0].standing, mask, linked, gpus, short)
+
+
+@lru_cache(maxsize=16)  # one request is tried in many ways
+def _parts_of_nodes(snapshot: Snapshot, gpu_type: str) -> dict[int, list[NodeGpus]]:
+    """The GPUs of the type by row of the node; "" = all."""
+    parts: dict[int, list[NodeGpus]] = {}
+    for part in node_gpus(snapshot):
+        if gpu_type in ("", part.gpu_type):
+            parts.setdefault(part.node, []).append(part)
+    return parts
 
 
 def _closed_reason(snapshot: Snapshot, node: int, standing: str) -> str:
@@ -157,15 +168,18 @@ _WORDS = {
 }
 
 
-def _most_gpus(snapshot: Snapshot, node: int, has: int, free: FreeForRequest, needs: NodeNeeds) -> tuple[int, str]:
-    """The most GPUs it can have there, and what keeps it from more. has: GPUs of the type that the node has."""
-    if free.eligibility.request.whole and is_taken(snapshot)[node]:
-        return 0, "other jobs are on it"
-    most, kept = int(free.gpus[node]), int(free.eligibility.kept_gpus[node])
-    why = "GPUs are reserved" if kept else "GPUs are held" if most < has else ""
-    request, kept = free.eligibility.request, int(snapshot.nodes.cpus_per_gpu_kept[node])
-    kept = 0 if shares_cpus_with_others(snapshot, request) else kept
-    cpus = free.cpus[node] + kept * max(most - request.gpus, 0) - kept * most  # with no GPU; each brings its own
+def _most_gpus(
+    snapshot: Snapshot, node: int, own: Sequence[NodeGpus], free: FreeForRequest, needs: NodeNeeds, kept: int
+) -> tuple[int, str]:
+    """The most GPUs it can have there, and what keeps it from more.
+
+    own: GPUs of the type that the node has.
+    kept: CPUs that each GPU brings (RestrictedCoresPerGPU).
+    """
+    most, reserved = int(free.gpus[node]), int(free.eligibility.kept_gpus[node])
+    why = "GPUs are reserved" if reserved else "GPUs are held" if most < sum(part.gpus for part in own) else ""
+    others = max(most - free.eligibility.request.gpus, 0)
+    cpus = free.cpus[node] + kept * others - kept * most  # with no GPU; each brings its own
     for gpus in range(most, 0, -1):
         memory_mib, used = needs.memory_for(gpus), snapshot.nodes.memory_used_mib[node] > 0
         short_memory = used if memory_mib == WHOLE_MEMORY else memory_mib > free.memory_mib[node]
