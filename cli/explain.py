@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slurmsched.cli import completers, framework
-from slurmsched.cli.framework import Output, clock, duration, read_config
+from slurmsched.cli.framework import Output, clock, collect_no_garbage, duration, read_config
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def command(out: Output, job: str, as_user: bool, node: str | None) -> None:
 
     JOB is a job id, an array task such as 7_3, or a component such as 7+1. What cannot be read is named. Reads only.
     """
+    collect_no_garbage()
     from slurmsched.daemon.job_explanation import explain_job
 
     found = explain_job(read_config(), job, as_user=as_user, node=node)

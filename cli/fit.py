@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli import completers, framework
-from slurmsched.cli.framework import ANSWER_NO, Output, read_config
+from slurmsched.cli.framework import ANSWER_NO, Output, collect_no_garbage, read_config
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def command(out: Output, **options: Any) -> int:
     The order of pending jobs and the limits of accounts and QOS are not considered. Needs no more rights than squeue
     and sinfo. Reads only.
     """
+    collect_no_garbage()
     from slurmsched.observe.fit_selection import fit_with_selection
     from slurmsched.observe.survey.fit import by_partition, first_start, fit, largest_requests
     from slurmsched.observe.survey.sbatch_request import check_nodes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli import completers, framework
-from slurmsched.cli.framework import Output, read_config
+from slurmsched.cli.framework import Output, collect_no_garbage, read_config
 from slurmsched.cli.listing import Choice, Column, Listing, listed
 from slurmsched.plain_text import pluralize
 
@@ -67,6 +67,7 @@ def command(out: Output, node: str, gpu_type: str, partition: str, choice: Choic
 
     Needs no more rights than squeue and sinfo. Reads only.
     """
+    collect_no_garbage()
     from slurmsched.observe.survey.gpu_overview import gpu_overview
     from slurmsched.slurm.reader import read_cluster_once
 

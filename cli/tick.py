@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slurmsched.cli import framework
-from slurmsched.cli.framework import Output, complain, read_config
+from slurmsched.cli.framework import Output, collect_no_garbage, complain, read_config
 from slurmsched.errors import LockedError, NotLeadingError, PausedError
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def command(out: Output, apply: bool, dry_run: bool, verbose: bool) -> int:
 
     For cron and systemd timers. Prints nothing unless something is wrong.
     """
-    gc.disable()  # one short process: looking for garbage while importing is a tenth of its time
+    collect_no_garbage()
     from slurmsched.daemon.cycle_parts import paused
     from slurmsched.logs import configure
 
@@ -50,7 +49,6 @@ def command(out: Output, apply: bool, dry_run: bool, verbose: bool) -> int:
         if verbose or error.held_s >= OVERLAP_S:
             raise
         return error.exit_code
-    gc.freeze()  # nor at exit, where that would be another tenth
     return PausedError.exit_code if _report(out, receipt, verbose) == 0 and held else receipt.exit_code
 
 
