@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from slurmsched.kernels._jit import kernel
+from slurmsched.kernels.gang_fit import part_of
 from slurmsched.model.columns import Bools, Floats, Int32s, Int64s
 
 
@@ -130,3 +131,49 @@ def count_in_order(
             least = queue[1, waiting] if waiting == 0 else min(least, queue[1, waiting])
             waiting += 1
     return served, waiting, least
+
+
+# Over 30 lines: half is signature and docstring.
+@kernel(plain_below=512)
+def room_needed(
+    order: Int64s,
+    waits: Bools,
+    gpus: Int32s,
+    nodes: Int32s,
+    placed: tuple[Int64s, Int64s, Int64s],
+    held: tuple[Int64s, Int64s],
+    capacity: Int64s,
+) -> Int64s:
+    """GPUs that must come free on each node before a part of any waiting gang finds more room there. (N,) int64.
+
+    Each gang may have what jobs before it in the order leave. Zeros if one finds room as it is.
+    order: (J,) rows, most urgent first.
+    waits: (J,) whether a job waits.
+    gpus, nodes: (J,) asked for.
+    placed: of the jobs that hold GPUs (R,): row, where its entries in `held` begin, how many they are.
+    held: row of the node and GPUs, (A,) each.
+    capacity: (N,) GPUs.
+    """
+    entry, free = np.full(waits.size, -1, np.int64), capacity.copy()
+    needs, size = np.full(capacity.size, np.iinfo(np.int64).max), capacity.max()
+    for place in range(placed[0].size):
+        entry[placed[0][place]] = place
+    for row in order:
+        if entry[row] >= 0:
+            begin = placed[1][entry[row]]
+            for k in range(begin, begin + placed[2][entry[row]]):
+                free[held[0][k]] -= held[1][k]
+        if not waits[row] or gpus[row] <= 0:
+            continue
+        part = min(part_of(gpus[row], nodes[row], size), gpus[row])
+        parts, rest, large, small = gpus[row] // part, gpus[row] % part, 0, 0
+        for n in range(capacity.size):
+            large += 1 if free[n] >= part else 0
+            small += 1 if free[n] >= rest else 0
+            for take in (part, rest):
+                if free[n] < take:
+                    needs[n] = min(needs[n], take - free[n])
+        if large >= parts and (rest == 0 or small > parts):
+            needs[:] = 0
+            break
+    return needs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from operator import ge
 
 
 def job_columns(rows, times, counts, now_s, flags):
@@ -46,3 +47,24 @@ def count_in_order(order, gpus, capacity):
 
 def sort_rows(keys):
     return sorted(range(len(keys)), key=lambda row: (*keys[row], row))
+
+
+def room_needed(order, waits, gpus, nodes, held, capacity):
+    """By adding one GPU after another to a node, until it holds more parts of a gang; None if that never is.
+
+    held: GPUs of each node by row.
+    """
+    free, size, seen = list(capacity), max(capacity), []
+    for row in order:
+        free = [have - held.get(row, {}).get(n, 0) for n, have in enumerate(free)]
+        if not waits[row] or gpus[row] <= 0:
+            continue
+        least = -(-gpus[row] // size)
+        even = nodes[row] > least or (nodes[row] == least and gpus[row] % nodes[row] == 0)
+        part = min(-(-gpus[row] // nodes[row]) if even else size, gpus[row])
+        takes = [part] * (gpus[row] // part) + [gpus[row] % part] * (gpus[row] % part > 0)
+        if len(takes) <= len(free) and all(map(ge, sorted(free, reverse=True), takes)):
+            return [0] * len(capacity)
+        for n, have in enumerate(free):
+            seen += [(n, more) for more in range(1, size + 99) if any(have < take <= have + more for take in takes)]
+    return [min((more for at, more in seen if at == n), default=None) for n in range(len(capacity))]

@@ -34,6 +34,7 @@ from slurmsched.sim.experiments.replay_request import (
 from slurmsched.sim.experiments.replay_result import COMPILE_FROM_JOBS, SLURM_INTERVAL_S, PreparedReplay, ReplayResult
 from slurmsched.sim.ideal.ideal_cluster import IdealCluster
 from slurmsched.sim.ideal.ideal_planner import DirectPlanner
+from slurmsched.sim.ideal.overtaking import waits_for_room
 from slurmsched.sim.replay_stores import CarryStore, learns_from_ended_jobs
 
 
@@ -147,8 +148,9 @@ def ideal_setup(trace: Trace, described: ClusterDescription, request: ReplayRequ
     config = {"model": "ideal", "nodes": list(described.gpus), "policy": name, "parameters": parameters,
               "placement": request.placement, "backfill": chosen, **settings,
               "history": request.history or SAMPLES, **({"moldable": True} if request.moldable else {})}  # fmt: skip
-    each_order = bool(model.event_cost_s or model.costs_known) or not isinstance(placement, Count)
     counted = isinstance(placement, Count)
+    moves = bool(request.topology or request.physics != RECORDED_PHYSICS) or not waits_for_room(placement)
+    each_order = bool(model.event_cost_s or model.costs_known) or (moves and not counted)
     planner = DirectPlanner(policy, placement, chosen, each_order, counted=counted, moldable=request.moldable)
     # a settled order takes a few cycles
     compiled = len(trace) >= COMPILE_FROM_JOBS and not planner.settled

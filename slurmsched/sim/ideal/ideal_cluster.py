@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from slurmsched.errors import ConfigError
 from slurmsched.kernels.gang_fit import pick_gang
 from slurmsched.kernels.job_scan import changed_runs
 from slurmsched.model import Plan, Receipt, Snapshot, frozen
-from slurmsched.model.columns import NAN, Floats
+from slurmsched.model.columns import NAN, Floats, Int64s
 from slurmsched.model.job_outcomes import JobOutcomes, RunLog, UsageHistory
 from slurmsched.model.plan import Assignments
 from slurmsched.model.trace import Trace
@@ -48,6 +48,8 @@ class IdealCluster:
     partitions, CPUs and memory; a node never fails.
     """
 
+    _steady: ClassVar[bool] = True  # jobs run as fast whoever comes or goes
+
     # Over 30 lines: one line for each array of the state.
     def __init__(
         self, trace: Trace, nodes: Sequence[int], model: IdealSettings | None = None, *, seed: int = 0
@@ -81,6 +83,7 @@ class IdealCluster:
         self._open = False  # whoever comes starts while there is room
         self._due = self._came = self._ended = False  # since the last plan: it is time, jobs came, jobs ended
         self._enough = 0  # GPUs that must be free for the next plan to differ
+        self._node_needs: Int64s | None = None  # as Validity has it, less what came free since the plan
         self._refuse_impossible()
 
     @property
@@ -354,7 +357,16 @@ class IdealCluster:
         active[place : present - 1] = active[place + 1 : present]
         self._present -= 1
         self._unfinished -= 1
-        self._ended = True
+        self._ended = self._ended or self._makes_room(event.row)
+
+    def _makes_room(self, row: int) -> bool:
+        """Whether a waiting job may find room now that this one is gone."""
+        if self._node_needs is None:
+            return True
+        holder, node, gpus = self._shares
+        mine = slice(*holder.searchsorted((row, row + 1)))
+        self._node_needs[node[mine]] -= gpus[mine]
+        return bool((self._node_needs[node[mine]] <= 0).any())
 
     def _leave(self, row: int) -> float:
         """GPUs back; returns how long this run took [s]."""
@@ -386,6 +398,8 @@ class IdealCluster:
         self._due = self._came = self._ended = False
         self._look_s = self.model.takes_effect_s(plan.next_look_s, self._now_s)
         self._enough = 0 if validity.preempts and not self._pile else validity.free_gpus  # jobs may move to better GPUs
+        needs = validity.node_needs if self._steady and not self.model.round_s else None
+        self._node_needs = None if needs is None else needs.copy()
         heeded = self._pile and not self.model.round_s
         self._queue = queue_left(validity, self._seen, self.gpus) if heeded else None
         self._open = heeded and validity.all_run and validity.queue is None
@@ -404,6 +418,8 @@ class IdealCluster:
 
 class MovableEnds(IdealCluster):
     """The ideal cluster where the end of a run may move while the job runs."""
+
+    _steady = False
 
     def __init__(
         self, trace: Trace, nodes: Sequence[int], model: IdealSettings | None = None, *, seed: int = 0

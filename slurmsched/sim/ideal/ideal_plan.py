@@ -30,6 +30,8 @@ class Validity:
         needs a cycle.
     needs: (Q,) GPUs that must be free before each of the queue starts: what it asks for, less what jobs behind it hold.
         A job whose need is less than it asks for needs a cycle. Empty: each waits for all jobs before it.
+    node_needs: (N,) GPUs that must come free on a node before a waiting job may find room there, where running jobs
+        stay on their nodes. Fewer need no cycle. None: not known.
     """
 
     free_gpus: int = 0
@@ -39,6 +41,7 @@ class Validity:
     keeps_gpu_s: float | None = None
     queue: Int64s | None = None
     needs: Int64s = field(default_factory=lambda: _NO_INTS)
+    node_needs: Int64s | None = None
 
 
 UNTIL_ANY_EVENT = Validity()

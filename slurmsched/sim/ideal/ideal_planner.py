@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from slurmsched.errors import ConfigError
-from slurmsched.kernels.job_scan import count_in_order, who_waits
+from slurmsched.kernels.job_scan import count_in_order, room_needed, who_waits
 from slurmsched.model import Allocations, Assignments, JobChanges, Jobs, JobState, Labels, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Int64s, made_read_only
 from slurmsched.model.overrides import types_of
@@ -27,7 +27,7 @@ from slurmsched.resources.allocated import AllocatedGpus, holding, node_rows
 from slurmsched.resources.startable_jobs import HOLDS, MAY_START, job_standing
 from slurmsched.sim.ideal.changed_jobs import held_types, nodes_for, stopped, with_changes
 from slurmsched.sim.ideal.ideal_plan import UNTIL_ANY_EVENT, IdealPlan, Validity
-from slurmsched.sim.ideal.overtaking import Overtaking, arrivals_go_last, overtaking_of
+from slurmsched.sim.ideal.overtaking import Overtaking, arrivals_go_last, overtaking_of, waits_for_room
 
 
 def hosts_of(snapshot: Snapshot, changes: JobChanges | None) -> Int64s | None:
@@ -313,6 +313,12 @@ class DirectPlanner:
     ) -> IdealPlan:
         """The plan of this target. wanted: the snapshot with what the policy changes of jobs."""
         next_look_s, validity = self._valid(snapshot, ranking, wanted, waiting)
+        if validity.preempts and self.overtaking and not self.counted and waits_for_room(self.placement):
+            needs = _node_needs(wanted, ranking, target, waiting)
+            if needs.min() > 0:
+                validity = replace(validity, node_needs=needs)
+            else:  # one that had to go finds room elsewhere in the next plan
+                next_look_s = self._change_s(snapshot, ranking, waiting.running)
         return IdealPlan(
             notes=ranking.notes, ranking=ranking, next_look_s=next_look_s, target=target, validity=validity
         )
@@ -386,6 +392,16 @@ def _waiting(wanted: Snapshot, ranking: Ranking, target: Assignments) -> _Waitin
     least, waiting, need = who_waits(ranking.order, stands, target.rows, gpus, running, queue)
     rows, needs = made_read_only(queue)[:, :waiting]
     return _Waiting(rows, needs, running, least, need)
+
+
+def _node_needs(wanted: Snapshot, ranking: Ranking, target: Assignments, waiting: _Waiting) -> Int64s:
+    """See Validity."""
+    jobs, waits = wanted.jobs, np.zeros(len(wanted.jobs), np.bool_)
+    waits[waiting.rows] = True
+    placed, held = (target.rows, target.first, target.count), (target.node, target.gpus)
+    capacity = wanted.nodes.gpus.astype(np.int64)
+    needs: Int64s = room_needed(ranking.order, waits, jobs.gpus, jobs.nodes, placed, held, capacity)
+    return needs
 
 
 def _begin_s(wanted: Snapshot, ranking: Ranking) -> float:

@@ -15,6 +15,10 @@ from slurmsched.estimators.requested_time import Hint, TimeLimit
 from slurmsched.kernels.service_queues import next_overtaking
 from slurmsched.model import Snapshot
 from slurmsched.model.columns import Bools, Floats
+from slurmsched.placements.baselines import BestFit, Spread
+from slurmsched.placements.cells import CellPlacement
+from slurmsched.placements.consolidated import Consolidated
+from slurmsched.placements.linked import Linked
 from slurmsched.policies.discretized_las import DiscretizedLas, paces
 from slurmsched.policies.edf import Edf
 from slurmsched.policies.fifo import Fifo
@@ -22,9 +26,10 @@ from slurmsched.policies.las import Las
 from slurmsched.policies.smallest import Smallest
 from slurmsched.policies.srsf import Srsf
 from slurmsched.policies.srtf import Srtf
-from slurmsched.protocols import Policy
+from slurmsched.protocols import Placement, Policy
 
 _CONSTANT_ESTIMATORS = (Hint, TimeLimit)
+_BY_PARTS = (BestFit, Consolidated, Linked, Spread)
 
 
 class Overtaking(Protocol):
@@ -57,6 +62,12 @@ def overtaking_of(policy: Policy) -> Overtaking | None:
 def arrivals_go_last(policy: Policy) -> bool:
     """Whether a job that comes goes behind all that wait, whose order never changes."""
     return type(policy) is Fifo
+
+
+def waits_for_room(placement: Placement) -> bool:
+    """Whether a job waits just while its parts find no room on nodes that jobs before it in the ranking leave, and a
+    running job never moves by itself."""
+    return type(placement) in _BY_PARTS or (type(placement) is CellPlacement and not placement.virtual_clusters)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurmsched.kernels.job_scan import changed_runs, count_in_order, job_columns, who_waits
+from slurmsched.kernels.job_scan import changed_runs, count_in_order, job_columns, room_needed, who_waits
 from tests.reference import show as reference
 
 
@@ -52,3 +52,26 @@ def test_job_columns__and_changed_runs_agree_with_reference() -> None:
     differ = np.empty(2, np.int64)
     stops, changed = changed_runs(rows, times, np.array([1]), differ)
     assert (differ[:stops].tolist(), differ[stops:changed].tolist()) == reference.changes([True, False], [1])
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_room_needed__agrees_with_reference(seed: int) -> None:
+    """Nodes of 1 to 4 GPUs; jobs hold GPUs of some and wait for 1 to 9."""
+    chance = np.random.default_rng(seed)
+    rows, capacity = int(chance.integers(1, 9)), chance.integers(1, 5, int(chance.integers(1, 5)))
+    idle, held = capacity.copy(), dict[int, dict[int, int]]()
+    for row in np.flatnonzero(chance.random(rows) < 0.6).tolist():
+        for n in np.flatnonzero((chance.random(len(capacity)) < 0.5) & (idle > 0)).tolist():
+            held.setdefault(row, {})[n] = int(chance.integers(1, idle[n] + 1))
+            idle[n] -= held[row][n]
+    waits = np.array([row not in held and chance.random() < 0.9 for row in range(rows)])
+    gpus, nodes = chance.integers(1, 10, rows).astype(np.int32), chance.integers(1, 4, rows).astype(np.int32)
+    count = np.array([len(held[row]) for row in held], np.int64)
+    placed = (np.array(list(held), np.int64), np.cumsum(count) - count, count)
+    entries = np.array([pair for row in held for pair in held[row].items()], np.int64).reshape(-1, 2).T.copy()
+    order = chance.permutation(rows)
+    got = room_needed(order, waits, gpus, nodes, placed, (entries[0], entries[1]), capacity)
+    expected = reference.room_needed(
+        order.tolist(), waits.tolist(), gpus.tolist(), nodes.tolist(), held, capacity.tolist()
+    )
+    assert [None if needs == np.iinfo(np.int64).max else needs for needs in got.tolist()] == expected
