@@ -150,8 +150,23 @@ class LeverConfig(ConfigSection):
     )
     share: bool = Field(
         False,
-        description="also let pending jobs of one GPU with the hints share=yes and gpu_part ask for shards or MPS "
-        "instead, where no whole GPU is free; needs gres/shard or gres/mps in AccountingStorageTRES",
+        description="also let pending jobs of one GPU with the hint share=yes ask for shards or MPS instead, for the "
+        "part by gpu_part or measured use, where no whole GPU is free; needs gres/shard or gres/mps in "
+        "AccountingStorageTRES",
+    )
+    share_margin: float = Field(
+        0.25,
+        ge=0,
+        le=10,
+        description="what the part of a job without the hint gpu_part has beyond its measured use, as a share of it",
+    )
+    share_measured_s: Positive = Field(
+        3600, description="least time of GPUs in measured_use.profiles by which such a part is chosen [s]"
+    )
+    gpu_memory_gb: dict[str, Positive] = Field(
+        {},
+        description="memory of a GPU by type [GB], such as { l40 = 48, gpu = 24 }, gpu = without a type; "
+        "others are known by the name of their type",
     )
     start: bool = Field(
         False, description="also write the earliest start that the policy chose for pending jobs (StartTime)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurmsched.config import Config
@@ -74,6 +75,10 @@ def open_cycle_parts(
             cluster.learn(open_past(config, keep=not read_only))
         if config.measured_use.every_s and config.measured_use.source != "none":
             cluster.learn(_use_reader(config))
+        if config.lever.share and config.measured_use.profiles:
+            from slurmsched.observe.measured_parts import MeasuredParts
+
+            cluster.learn(MeasuredParts(Path(config.measured_use.profiles), config.lever))
         yield CycleParts(cluster, plans, store, lead)
 
 

@@ -95,6 +95,9 @@ class Jobs(Table):
     idle_gpus: Floats = column(np.float64, NAN)  # GPUs that computed less than 1 % of the time
     wanted_gpus: Int32s = column(np.int32, 0)  # to which it was asked to change (`job wants`), 0: none
     gpu_memory_mib: Floats = column(np.float64, NAN)  # the most memory in use on one of them
+    # Of pending jobs that may share a GPU: the part that jobs like it needed as measured, NaN = not known; and why so.
+    measured_part: Floats = column(np.float64, NAN)
+    measured_part_why: Labels = text_column()
 
     def row_of(self, job_id: int) -> int:
         """Row of a job, -1 if absent."""

@@ -331,11 +331,13 @@ class SetShards(SetGpuRequest):
     """Let it ask for so many shards ("shard:2") in place of its one GPU ("gpu:a100:1").
 
     shards_per_gpu: how many make up one GPU there, 0 if it gets its own request back.
+    measured_part: the part that counts for a job without the hint gpu_part; 0 = none.
     """
 
     field: ClassVar[str] = "shards"
 
     shards_per_gpu: int = 0
+    measured_part: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -268,7 +268,7 @@ def _profile_row(
     model: str, batch: int, gpu_type: str, gpus: int, beside: str, of_users: Sequence[GpuProfile]
 ) -> ProfileRow:
     speeds = [one.samples_per_s for one in of_users if math.isfinite(one.samples_per_s)]
-    merged = reduce(_merged_profiles, of_users)
+    merged = reduce(merged_profiles, of_users)
     return ProfileRow(
         model, batch or None, gpus, gpu_type, beside, median_low(speeds) if speeds else None,
         _finite_or_none(merged.use), _finite_or_none(merged.memory_mib), max(merged.speed_s, merged.use_s) / 3600,
@@ -276,7 +276,8 @@ def _profile_row(
     )  # fmt: skip
 
 
-def _merged_profiles(one: GpuProfile, other: GpuProfile) -> GpuProfile:
+def merged_profiles(one: GpuProfile, other: GpuProfile) -> GpuProfile:
+    """The sums and peaks of both."""
     return GpuProfile(
         one.samples + other.samples, one.speed_s + other.speed_s, one.used_s + other.used_s, one.use_s + other.use_s,
         _larger(one.peak_use, other.peak_use),

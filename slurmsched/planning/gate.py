@@ -451,23 +451,26 @@ def memory_outside_hints(action: Action | None, context: GateContext) -> str:
 
 
 MIB_OF_GIB = 1024
-NO_SHARE_HINT = "its hints share and gpu_part do not let it have that part of a GPU"
+NO_SHARE_HINT = "its hints share and gpu_part, or its measured use, do not let it have that part of a GPU"
 
 
 def part_not_allowed(action: Action | None, context: GateContext) -> str:
-    """A part of a GPU is for a job of one GPU whose user lets it share, and is as large as its hint names."""
+    """A part of a GPU is for a job of one GPU whose user lets it share. It is as large as the hint gpu_part names, else
+    as jobs like it needed."""
     if context.snapshot is None or not isinstance(action, SetShards) or action.restores:
         return ""
     if (row := row_of(action, context.snapshot)) < 0:
         return ""
     if not action.base.startswith("gpu") or counted(action.base) != 1:
         return f"its own request is {action.base or 'not known'}, not one GPU"
-    return "" if _may_share(parse_hints(context.snapshot.jobs.comment[row]), action) else NO_SHARE_HINT
+    jobs = context.snapshot.jobs
+    measured = float(np.nan_to_num(jobs.measured_part[row]))
+    return "" if _may_share(parse_hints(jobs.comment[row]), action, measured) else NO_SHARE_HINT
 
 
-def _may_share(hints: Hints, action: SetShards) -> bool:
-    part, size = hints.gpu_part, action.shards_per_gpu
-    if not hints.share or part is None:
+def _may_share(hints: Hints, action: SetShards, measured: float) -> bool:
+    part, size = measured if hints.gpu_part is None else hints.gpu_part, action.shards_per_gpu
+    if not hints.share or not part:
         return False
     return int(shards_of_part(part, size)) <= counted(action.new) <= size
 
@@ -484,7 +487,8 @@ def part_disallowed_now(action: Action | None, context: GateContext) -> str:
         return ""
     if seen.comment is None:
         return "its comment could not be read"
-    return "" if _may_share(parse_hints(seen.comment), action) else f"{CHANGED}: {NO_SHARE_HINT}"
+    may = _may_share(parse_hints(seen.comment), action, action.measured_part)
+    return "" if may else f"{CHANGED}: {NO_SHARE_HINT}"
 
 
 def _begins(action: Action | None, context: GateContext) -> Operation | None:

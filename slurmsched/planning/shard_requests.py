@@ -11,8 +11,9 @@ import numpy as np
 from slurmsched.config import LeverConfig
 from slurmsched.model import Ranking, Refusal, Rights, SetShardNode, SetShards, Snapshot, Step
 from slurmsched.model.columns import Bools, Floats, Int64s, Labels
+from slurmsched.model.gpu_selection import counted
 from slurmsched.model.gres import SHARING, device_shards, sharing_kind
-from slurmsched.model.hints import hint_column
+from slurmsched.model.hints import hint_column, parse_hints
 from slurmsched.planning.gate import shards_of_part
 from slurmsched.planning.host_resources import CPUS, MOST_JOBS, RemainingRoom
 from slurmsched.planning.job_overrides import (
@@ -128,8 +129,8 @@ def shard_requests(
 ) -> Proposal:
     """Shards to give, and those to give back. snapshot: as read. managed: (N,) bool. most: writes of this cycle.
 
-    Jobs of one GPU are looked at, most urgent first, that have the hints share=yes and gpu_part. One whose own request
-    fits keeps it. Another one gets its part:
+    Jobs of one GPU are looked at, most urgent first, that have the hint share=yes. Their part is the hint gpu_part,
+    else what jobs like them needed as measured. One whose own request fits keeps it. Another one gets its part:
 
     - on the fullest GPU with shards in use that has room for it, with that node as its node list;
     - else beside other such jobs that wait: they ask for shards without a node list, if they fit into one GPU together
@@ -147,6 +148,7 @@ def shard_requests(
     ready = managed & ~others & ~alone & ~np.isin(np.arange(len(base.jobs)), list(over))
     asked = ready & _may_share(base) & on
     refused = tuple(_refusals(base, asked))
+    asked &= ~np.isnan(_parts(base))
     fit = asked & base.jobs.gpus_by.isin(["node"])
     walk = ShardWalk(base, active)
     if fit.any():
@@ -154,7 +156,7 @@ def shard_requests(
     back = [
         restore_steps(snapshot, row, ours, over.get(row, _OWN), abandoned=row in over)
         for row, ours in active.items()
-        if not ours.unanswered and (row not in walk.chosen or not ours.request.open)
+        if not ours.unanswered and (not ours.request.open or walk.outgrown(row))
     ]
     changes: list[JobSteps] = [
         *(restore_steps(snapshot, row, ours, ours.note, abandoned=True) for row, ours in partly_changed.items()),
@@ -172,20 +174,33 @@ def _over(snapshot: Snapshot, ours: JobOverrides, timeout_s: float, limited: boo
 
 
 def _may_share(base: Snapshot) -> Bools:
-    """Waiting jobs of one GPU whose users let them have a part of one. (N,) bool."""
+    """Waiting jobs of one GPU whose users let them have a part of one. They name it, or it was looked for in what was
+    measured. (N,) bool."""
     jobs = base.jobs
-    found = startable(base) & (hint_column(jobs, "share") == 1) & ~np.isnan(hint_column(jobs, "gpu_part"))
+    sized = ~np.isnan(_parts(base)) | ~jobs.measured_part_why.isin([""])
+    found = startable(base) & (hint_column(jobs, "share") == 1) & sized
     one = (jobs.gpus == 1) & (jobs.nodes == 1) & (jobs.shards == 0) & (jobs.mig_devices == 0)
     one &= (jobs.array_job_id == 0) & (jobs.het_job_id == 0) & ~jobs.exclusive
     return found & one & ~not_waiting_for_gpus(jobs)
+
+
+def _parts(base: Snapshot) -> Floats:
+    """The part of a GPU that each job may have: as its hint says, else as measured; NaN = not known. (N,)."""
+    hinted = hint_column(base.jobs, "gpu_part")
+    return np.where(np.isnan(hinted), base.jobs.measured_part, hinted)
 
 
 def _refusals(base: Snapshot, asked: Bools) -> Iterable[Refusal]:
     """Why jobs that may share keep their own request."""
     jobs, has = base.jobs, {kind for text in base.nodes.shards.names if (kind := sharing_kind(text))} or {SHARING[0]}
     uncounted = sorted(f"gres/{kind}" for kind in has if not base.site.accounts_gres(kind))
+    unknown = np.isnan(_parts(base))
     for row in np.flatnonzero(asked).tolist():
-        if len(uncounted) == len(has):
+        if unknown[row]:
+            yield Refusal(
+                int(jobs.job_id[row]), "share-part", f"it has no gpu_part hint; {jobs.measured_part_why[row]}"
+            )
+        elif len(uncounted) == len(has):
             yield Refusal(int(jobs.job_id[row]), "share-accounting", _UNCOUNTED.format(" and ".join(uncounted)))
         elif jobs.gpus_by[row] != "node":
             by = {"job": "--gpus", "task": "--gpus-per-task", "socket": "--gpus-per-socket"}.get(jobs.gpus_by[row], "")
@@ -202,6 +217,7 @@ class GpuPart:
     node: name of its node, "" = any that has shards.
     why: the reason in words.
     kind: "shard" or "mps".
+    measured: the part that was measured, 0 where the hint gpu_part names it.
     """
 
     shards: int
@@ -209,6 +225,7 @@ class GpuPart:
     node: str
     why: str
     kind: str
+    measured: float
 
 
 @dataclass(slots=True, eq=False)
@@ -231,7 +248,7 @@ class ShardWalk:
 
     def __post_init__(self) -> None:
         self.used, self.size = _shards(self.base)
-        self.part = hint_column(self.base.jobs, "gpu_part")
+        self.part = _parts(self.base)
         self.room = RemainingRoom(self.base, CPUS)
 
     def go(self, order: Int64s, asked: Bools) -> None:
@@ -274,8 +291,19 @@ class ShardWalk:
         kind = sharing_kind(self.base.nodes.shards[int(node)])
         why = f"no whole GPU is free for it, and a shared GPU of {name} has its part: {shards} of {size} {_NAMES[kind]}"
         kept = row in self.active and not self.active[row].nodes.open
-        self.chosen[row] = GpuPart(shards, size, "" if kept else name, why, kind)
+        self._choose(row, shards, size, "" if kept else name, why, kind)
         return True
+
+    def _choose(self, row: int, shards: int, size: int, node: str, why: str, kind: str) -> None:
+        jobs = self.base.jobs
+        measured = float(jobs.measured_part[row]) if parse_hints(jobs.comment[row]).gpu_part is None else 0.0
+        why += f"; its part is measured: {jobs.measured_part_why[row]}" if measured else ""
+        self.chosen[row] = GpuPart(shards, size, node, why, kind, measured)
+
+    def outgrown(self, row: int) -> bool:
+        """Whether a job with shards of ours is to have none, or more than it asks for."""
+        part = self.chosen.get(row)
+        return part is None or part.shards > counted(str(self.active[row].request.sent))
 
     def _beside(self, request: JobRequest) -> Bools:
         """Nodes that the job may have, with its CPUs and memory free, whoever has the GPUs. (N,) bool."""
@@ -309,7 +337,7 @@ class ShardWalk:
                     jobs = f"{'job' if len(ids) == 1 else 'jobs'} {' and '.join(ids)}"
                     why = f"no whole GPU is free for it, and {jobs} can share one with it"
                     shards = int(shards_of_part(self.part[row], size[row]))
-                    self.chosen[row] = GpuPart(shards, size[row], "", why, kind[row])
+                    self._choose(row, shards, size[row], "", why, kind[row])
 
     def _total(self, rows: list[int], size: dict[int, int]) -> int:
         return sum(int(shards_of_part(self.part[row], size[row])) for row in rows)
@@ -360,7 +388,7 @@ def _given(snapshot: Snapshot, row: int, part: GpuPart) -> JobSteps:
         f"{part.kind}:{part.shards}",
     )
     listed = SetShardNode(*key, part.why, name, part.node, nodes, nodes, picked=True)
-    request = SetShards(*key, part.why, name, text, gpus, gpus, part.size)
+    request = SetShards(*key, part.why, name, text, gpus, gpus, part.size, part.measured)
     record = JobOverrides.blank(SHARD_FIELDS, *key, snapshot.now_s).with_all(note=part.why)
     own, asked = record.with_nodes(base=nodes, sent=nodes).nodes, record.with_request(base=gpus, sent=gpus).request
     asked = asked.given(text, snapshot.now_s)

@@ -111,13 +111,24 @@ def test_gpus_with_parts_out__are_not_whole(empty, node, part):
     assert (agrees(node, "--gpus-per-node=3"), agrees(node, "--gpus-per-node=4")) == (True, False)
 
 
+# Alice's jobs alone, and beside one like them.
+PROFILES = """\
+model,batch,gpus,gpu_type,steps_per_s,user,beside,samples_per_s,use,peak_use,memory_mib,speed_s,use_s,jobs,last_s
+alice:wrap,,1,a100,100,alice,,100,0.1,0.2,8000,9000,9000,1,0
+alice:wrap,,1,a100,83,alice,alice:wrap,83,,,,900,0,1,0
+"""
+
+
 @pytest.fixture
 def sharing(empty: None) -> Iterator[Installed]:
     """slurmsched set up to give shards and MPS to jobs on these nodes, nothing written yet."""
     folder = Path("/var/lib/slurmsched-test")
     shutil.rmtree(folder, ignore_errors=True)
     site = Installed(folder)
-    site.configure(policy='{ name = "fifo" }', scope__partitions=f'["{PARTITION}"]', lever__share="true")
+    profiles = folder / "profiles.csv"
+    site.configure(policy='{ name = "fifo" }', scope__partitions=f'["{PARTITION}"]', lever__share="true",
+                   lever__gpu_memory_gb="{ gpu = 40 }", measured_use__profiles=f'"{profiles}"')  # fmt: skip
+    profiles.write_text(PROFILES)
     yield site
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -164,7 +175,7 @@ def test_shares__jobs_that_may_share_meet_on_one_gpu(sharing: Installed) -> None
     """On a node with shards, and on one with MPS: four jobs hold the four GPUs. Two that may share ask for parts, and
     get the GPU that comes free together. A third joins them there, though the cycle that writes its request dies. Each
     job with a whole GPU keeps it, and one that waits for a whole GPU or asks by --gpus keeps its request. Undo gives
-    back a GPU, and no list."""
+    back a GPU, and no list. Explain says what a job keeps of its speed there, and which part was measured."""
     holders = {node: [submit(node, "--gpus-per-node=1") for _ in range(4)] for node in KINDS}
     until(lambda: runs(*holders[SHARDS], *holders[MPS]), "all their GPUs are held")
     first = {node: waits(node, "share=yes gpu_part=0.5") for node in KINDS}
@@ -182,13 +193,16 @@ def test_shares__jobs_that_may_share_meet_on_one_gpu(sharing: Installed) -> None
     assert all(parts(node, 3) in in_use(node) for node in KINDS)
     third = {SHARDS: waits(SHARDS, "share=yes gpu_part=0.25")}
     assert cut_tick(sharing, [("retype", "after")])
-    third[MPS] = waits(MPS, "share=yes gpu_part=0.25")
+    third[MPS] = waits(MPS, "share=yes")  # its part is measured
     ticks(sharing, lambda: runs(*third.values()), "the third runs, before those that wait for a whole GPU")
     for node in KINDS:
         assert parts(node, 4) in in_use(node) and "(IDX:1-3)" in in_use(node) and runs(*holders[node][1:])
         assert (asked(third[node]), asked(whole[node])) == (f"{request(node, 1)}|{node}", "gres/gpu:1|")
         told_why = sharing("explain", str(third[node]), "--json").json()["explanation"]["size"]
         assert f"{request(node, 1)[5:]} on {node}: no whole GPU is free for it" in told_why
+        assert ("its part is measured: computes 10% of the time" in told_why) == (node == MPS)
+        beside = f"beside job {first[node]} and job {second[node]}: 0.69 of its speed, measured here; "
+        assert sharing("explain", str(third[node]), "--json").json()["explanation"]["beside"].startswith(beside)
     run("scontrol", "requeuehold", ",".join(str(job) for job in (*second.values(), *third.values())))
     until(lambda: all(parts(node, 2) in in_use(node) for node in KINDS), "they wait again")
     sharing("undo", "--apply", "--yes")

@@ -64,6 +64,16 @@ def test_assembled__reads_the_past_only_for_who_learns(told, settings, learnt):
         assert told.count("learns") == learnt
 
 
+@pytest.mark.parametrize("share", [True, False])
+def test_assembled__reads_measured_parts_only_where_they_count(told, share, tmp_path):
+    """With lever.share and a file of profiles."""
+    profiles = {"measured_use": {"profiles": str(tmp_path / "p.csv")}}
+    for settings, learnt in ((profiles, int(share)), ({}, 0)):
+        told.clear()
+        with open_cycle_parts(parse_config({"lever": {"share": share}, **settings}), apply=False):
+            assert told.count("learns") == learnt
+
+
 def test_assembled__asks_sacct_only_where_configured(told):
     """ledger.sacct = false: nobody to ask."""
     with open_cycle_parts(parse_config({"ledger": {"sacct": False}}), apply=False, read_only=True):

@@ -166,6 +166,13 @@ CASES: list[tuple[str, GateTime, Action | None, GateContext, str]] = [
     ("share", GateTime.PLAN, shards(5), planned(comment=SHARES), "its hints share and gpu_part"),
     ("share", GateTime.PLAN, shards(2), planned(comment="slurmsched: gpu_part=0.5"), "its hints share and gpu_part"),
     ("share", GateTime.PLAN, shards(2), planned(comment="slurmsched: share=yes"), "its hints share and gpu_part"),
+    (
+        "share",
+        GateTime.PLAN,
+        shards(1),
+        planned(comment="slurmsched: share=yes", measured_part=0.3),
+        "its measured use",
+    ),
     ("share", GateTime.PLAN, shards(2, "gpu:2"), planned(comment=SHARES), "gpu:2, not one GPU"),
     ("share", GateTime.PLAN, shards(2, "shard:1"), planned(comment=SHARES), "shard:1, not one GPU"),
     ("share", GateTime.PLAN, shards(2, "mps:1"), planned(comment=SHARES), "mps:1, not one GPU"),
@@ -322,8 +329,14 @@ PASS: list[tuple[GateTime, Action | None, GateContext]] = [
     (GateTime.PLAN, sized(8), planned(comment="slurmsched: min_gpus=1 max_gpus=8")),
     (GateTime.PLAN, sized(2), planned()),  # its own
     (GateTime.PLAN, shards(2), planned(comment=SHARES)),
+    (GateTime.PLAN, shards(2), planned(comment="slurmsched: share=yes", measured_part=0.3)),
     (GateTime.PLAN, SetShards(7, 0.0, "", "shards-7", "gpu:1", "shard:2", "gpu:1"), planned(partition="cpu")),
     (GateTime.SEND, shards(2, submit_s=100.0), sent(replace(WAITS, gpus="gpu:1", comment=SHARES))),
+    (
+        GateTime.SEND,
+        replace(shards(2, submit_s=100.0), measured_part=0.3),
+        sent(replace(WAITS, gpus="gpu:1", comment="slurmsched: share=yes")),
+    ),
     (
         GateTime.SEND,
         SetShards(7, 100.0, "", "shards-7", "gpu:1", "shard:2", "gpu:1"),

@@ -121,6 +121,27 @@ def test_shards__two_waiting_jobs_share_the_next_gpu() -> None:
     assert asks(plan(queue(OURS, shards=none, used=1, overrides=ours))) == [(1, "gpu:1")]
 
 
+def test_shards__of_the_part_that_was_measured() -> None:
+    """Without the hint gpu_part a job with share=yes gets what jobs like it needed; the hint comes first. A job for
+    which that is not known keeps its request, and is told why. One that needs more by now gets its own back first."""
+    measured = {"comment": "slurmsched: share=yes", "measured_part": 0.3, "measured_part_why": "computes 30%"}
+    made = plan(queue(measured))
+    assert asks(made) == [(1, "n1"), (1, "shard:2")]
+    assert made.overrides[0].note.endswith("2 of 4 shards; its part is measured: computes 30%")
+    assert asks(plan(queue({**measured, "comment": QUARTER}))) == [(1, "n2"), (1, "shard:1")]
+    unknown = {**measured, "measured_part": np.nan, "measured_part_why": "measured for 0.1 of 1.0 h"}
+    given = queue(unknown)
+    assert size_outlook(given, plan(given), 0) == (
+        "it keeps what it asks for: it has no gpu_part hint; measured for 0.1 of 1.0 h"
+    )
+    none = {**measured, "comment": "", "measured_part_why": ""}
+    assert (asks(plan(queue(none))), plan(queue(none)).refused) == ([], ())
+    ours = record()
+    assert asks(plan(queue({**LISTED, **measured}, overrides=ours))) == []
+    more = {**LISTED, **measured, "measured_part": 0.6}
+    assert asks(plan(queue(more, shards=("1/4,0/4", "4/4,0/4"), overrides=ours))) == [(1, ""), (1, "gpu:1")]
+
+
 MPS_BUSY = ("mps:50/100,0/100", "mps:75/100,0/100")
 WITH_MPS = Site(rights=Rights.OPERATOR, settings={"AccountingStorageTRES": "gres/mps"})
 
