@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +13,7 @@ from slurmsched.cli.listing import JobFilter, filtered
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
-    from slurmsched.observe.survey.mig_plan import MigPlan
+    from slurmsched.observe.mig_plan import MigPlan
 
 SHOWN = 10  # jobs in the table
 
@@ -36,19 +37,22 @@ SHOWN = 10  # jobs in the table
 def command(out: Output, keeps: JobFilter, margin: float, sizes: tuple[str, ...]) -> None:
     """List jobs that fit into a MIG device, and layouts of GPUs for them.
 
-    Looks at jobs of one GPU that run or wait. What a job needs is known from its hints gpu_part and gpu_mem, or from
-    its measured use. Shows the commands that cut the GPUs of an empty node.
+    Looks at jobs of one GPU that run or wait. What a job needs is known from its hints gpu_part and gpu_mem, from
+    its measured use, or from that of jobs alike. Shows the commands that cut the GPUs of an empty node.
 
     Reads only. Never changes a GPU or a node.
     """
     from slurmsched.observe.advice_input import read_running_gpu_use
-    from slurmsched.observe.survey.mig_plan import MigRules, layout_commands, mig_plans
+    from slurmsched.observe.gpu_profiles import read_profiles
+    from slurmsched.observe.mig_plan import MeasuredNeeds, MigRules, layout_commands, mig_plans
     from slurmsched.slurm.reader import read_cluster_once
 
-    rules, config = MigRules(margin, dict(_size(text) for text in sizes)), read_config()
+    config = read_config()
+    rules = MigRules.of(config.lever, margin, dict(_size(text) for text in sizes))
+    profiles = read_profiles(Path(config.measured_use.profiles)) if config.measured_use.profiles else {}
     snapshot = read_cluster_once(config)
     use, warnings = read_running_gpu_use(config, snapshot)
-    plans = mig_plans(snapshot, use, rules, keeps)
+    plans = mig_plans(snapshot, MeasuredNeeds(use, profiles), rules, keeps)
     warnings = (*snapshot.warnings, *warnings)
     if out.as_json:
         rows = [{"gpu_type": plan.gpu_type, "memory_gb": plan.memory_gb, "guessed": plan.guessed,

@@ -14,6 +14,7 @@ from slurmsched.allocation.mig_layouts import mig_memory_gb
 from slurmsched.config import LeverConfig
 from slurmsched.errors import InputError
 from slurmsched.estimators.throughput_table import model_of_job
+from slurmsched.model import Jobs
 from slurmsched.model.columns import Labels
 from slurmsched.model.gres import parse_gres
 from slurmsched.model.hints import hint_column, parse_hints
@@ -57,7 +58,7 @@ class MeasuredParts:
 
     def _part(self, snapshot: Snapshot, row: int) -> tuple[float, str]:
         """The part that this job needs, and how that is known; NaN, and why it is not."""
-        seen, least_s = self._seen(snapshot, row), self._lever.share_measured_s
+        seen, least_s = profile_of_alike(self._profiles, snapshot.jobs, row), self._lever.share_measured_s
         if seen.use_s < least_s or math.isnan(seen.peak_use):
             return math.nan, f"jobs like it were measured for {seen.use_s / 3600:.1f} of {least_s / 3600:.1f} h"
         if math.isnan(seen.memory_mib):
@@ -71,19 +72,18 @@ class MeasuredParts:
             return math.nan, f"as measured it needs a whole GPU: {said}"
         return part, f"{said}, in {seen.use_s / 3600:.1f} h"
 
-    def _seen(self, snapshot: Snapshot, row: int) -> GpuProfile:
-        """What jobs of one GPU of this model and batch used alone; without the hint model, those of this user and
-        name."""
-        model, batch = model_of_job(snapshot.jobs, row), parse_hints(snapshot.jobs.comment[row]).batch or 0
-        alike = (
-            one
-            for key, one in self._profiles.items()
-            if (key.model, key.batch, key.gpus, key.beside) == (model, batch, 1, "")
-        )
-        return reduce(merged_profiles, alike, GpuProfile())
-
     def _memory_gb(self, snapshot: Snapshot) -> float:
         """The least memory of a GPU with shards [GB]; 0 if that of one type is not known."""
         shared = snapshot.nodes.gpu_types.take(~snapshot.nodes.shards.isin([""]))
         types = {entry.type for text in shared.names for entry in parse_gres(text) if not entry.mig}
         return min((self._lever.gpu_memory_gb.get(name or "gpu") or mig_memory_gb(name) for name in types), default=0.0)
+
+
+def profile_of_alike(profiles: Mapping[ProfileKey, GpuProfile], jobs: Jobs, row: int) -> GpuProfile:
+    """What jobs of one GPU of this job's model and batch used alone; without the hint model, those of its user and
+    name."""
+    model, batch = model_of_job(jobs, row), parse_hints(jobs.comment[row]).batch or 0
+    alike = (
+        one for key, one in profiles.items() if (key.model, key.batch, key.gpus, key.beside) == (model, batch, 1, "")
+    )
+    return reduce(merged_profiles, alike, GpuProfile())

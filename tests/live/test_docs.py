@@ -16,9 +16,8 @@ from tests.unit.test_docs import SHOWN
 pytestmark = [pytest.mark.live, pytest.mark.newest]
 
 OF_A_SITE = frozenset(
-    ("operations", "advise", "config", "db", "doctor", "explain", "fit", "gpus", "hints", "history", "init", "mig", "plan",
-    "policy",
-     "power", "queue", "report", "snapshot", "status", "topology", "undo", "usage", "--config")
+    ("operations", "advise", "config", "db", "doctor", "explain", "fit", "gpus", "hints", "history", "init", "mig",
+     "plan", "policy", "power", "queue", "report", "snapshot", "status", "topology", "undo", "usage", "--config")
 )  # fmt: skip
 NAMES = frozenset(("explain", "init", "init --history 30", "policy show NAME", "policy train"))  # named, not typed
 OF_FILES = ("dgx.txt", "elastic.csv", "TRACE", "FILE", "import")  # of the reader's own

@@ -161,3 +161,26 @@ def test_mig__jobs_layouts_and_commands(run, cluster, monkeypatch):
 def test_mig__refuses_wrong_options(run, cluster, words):
     """Before anything is read."""
     assert run("mig", *words).code == 2
+
+
+def test_mig__waiting_jobs_are_as_jobs_alike_were(run, cluster, tmp_path, monkeypatch):
+    """By the daemon's profiles, if measured for long enough; the memory of the type by the configuration."""
+    from slurmsched.observe import advice_input
+    from slurmsched.observe.gpu_profiles import GpuProfile, ProfileKey, write_profiles
+    from slurmsched.slurm import reader
+
+    jobs = [{"job_id": job, "user": "bob", "gpus": 1, "partition": "gpu", "comment": f"slurmsched: model={model}"}
+            for job, model in ((7, "vit"), (8, "gpt"))]  # fmt: skip
+    found = site([node("n1", gpu_types="gpu:l9:8")], jobs)
+    monkeypatch.setattr(reader, "read_cluster_once", lambda *_, **__: found)
+    monkeypatch.setattr(advice_input, "read_running_gpu_use", lambda *_: ({}, ()))
+    file = tmp_path / "profiles.csv"
+    kept = {"used_s": 400.0, "memory_mib": 3.0 * 1024, "peak_use": 0.2, "jobs": 1}
+    write_profiles(file, {ProfileKey("vit", 0, 1, "l9", "eve"): GpuProfile(use_s=4_000.0, **kept),
+                          ProfileKey("gpt", 0, 1, "l9", "eve"): GpuProfile(use_s=3_000.0, **kept)})  # fmt: skip
+    config = tmp_path / "site.toml"
+    config.write_text(f'[measured_use]\nprofiles = "{file}"\n[lever]\ngpu_memory_gb = {{ l9 = 40 }}\n')
+    (plan,) = json.loads(run("--config", str(config), "mig", "--json").out)["types"]
+    assert (plan["memory_gb"], plan["not_known"]) == (40, 1)
+    assert [(job["job_id"], job["part"], job["profile"], job["known_by"]) for job in plan["jobs"]] == [
+        (7, 0.2, "2g.10gb", "jobs alike")]  # fmt: skip

@@ -18,15 +18,16 @@ from slurmsched.allocation.mig_layouts import (
     mig_profiles,
     smallest_profile,
 )
+from slurmsched.config import LeverConfig
 from slurmsched.errors import InputError
 from slurmsched.model import Snapshot
 from slurmsched.model.gpu_use import JobGpuUse
 from slurmsched.model.hints import parse_hints
+from slurmsched.observe.gpu_profiles import GpuProfile, ProfileKey
+from slurmsched.observe.measured_parts import MIB_PER_GB, profile_of_alike
 from slurmsched.observe.queue_rows import JobKeys
 from slurmsched.resources.by_type import whole_types
 from slurmsched.resources.node_gpus import DRAINED, OPEN, NodeGpus, node_gpus
-
-MIB_PER_GIB = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,13 @@ class MigRules:
 
     margin: what a device has beyond the measured use, as a share of it. A hint is taken as it is.
     memory_gb: GPU type -> memory [GB], for types whose name does not tell it.
+    measured_s: least measured time of jobs alike by which the need of a waiting job is known [s].
     Raises InputError for a value out of range.
     """
 
     margin: float = 0.25
     memory_gb: Mapping[str, int] | None = None
+    measured_s: float = 3600.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.margin <= 10:
@@ -49,9 +52,27 @@ class MigRules:
                 sizes = ", ".join(map(str, MEMORY_SIZES))
                 raise InputError(f"no GPU with MIG has {size} GB; {gpu_type} must have one of {sizes}")
 
+    @classmethod
+    def of(cls, config: LeverConfig, margin: float, memory_gb: Mapping[str, int]) -> MigRules:
+        """By the configuration; the given sizes count before those of `lever.gpu_memory_gb`."""
+        known = {name: round(size) for name, size in config.gpu_memory_gb.items() if size in MEMORY_SIZES}
+        return cls(margin, {**known, **memory_gb}, config.share_measured_s)
+
     def size_of(self, gpu_type: str) -> int:
         """Memory of a GPU of this type [GB], 0 if it has no MIG or is not known."""
         return (self.memory_gb or {}).get(gpu_type) or mig_memory_gb(gpu_type)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredNeeds:
+    """What was measured.
+
+    running: use of running jobs, by job id.
+    profiles: use of earlier jobs, by what is alike.
+    """
+
+    running: Mapping[int, JobGpuUse]
+    profiles: Mapping[ProfileKey, GpuProfile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +81,7 @@ class MigJob:
 
     part: of the GPU's computing that it needs, 0 to 1.
     memory_gb: that it needs [GB], NaN unknown.
-    known_by: "hint" or "measured".
+    known_by: "hint", "measured" of the job itself, or "jobs alike" as measured.
     """
 
     job_id: int
@@ -120,11 +141,10 @@ class MigPlan:
 
 
 def mig_plans(
-    snapshot: Snapshot, use: Mapping[int, JobGpuUse], rules: MigRules, keeps: Callable[[JobKeys], bool] | None = None
+    snapshot: Snapshot, use: MeasuredNeeds, rules: MigRules, keeps: Callable[[JobKeys], bool] | None = None
 ) -> list[MigPlan]:
     """One plan for each GPU type with MIG of which jobs hold or want one GPU, by name.
 
-    use: measured use of running jobs, by job id.
     keeps: the jobs that are looked at, None = all.
     """
     jobs, parts = snapshot.jobs, node_gpus(snapshot)
@@ -152,7 +172,7 @@ def _gpu_type_of(snapshot: Snapshot, row: int, parts: tuple[NodeGpus, ...]) -> s
 
 
 def _plan(
-    snapshot: Snapshot, gpu_type: str, rows: list[int], use: Mapping[int, JobGpuUse], rules: MigRules,
+    snapshot: Snapshot, gpu_type: str, rows: list[int], use: MeasuredNeeds, rules: MigRules,
     parts: tuple[NodeGpus, ...],
 ) -> MigPlan:  # fmt: skip
     size = rules.size_of(gpu_type)
@@ -173,7 +193,7 @@ def _named(profiles: tuple[MigProfile, ...], layout: MigLayout) -> dict[str, int
 
 
 def _need(
-    snapshot: Snapshot, row: int, size_gb: int, use: Mapping[int, JobGpuUse], rules: MigRules
+    snapshot: Snapshot, row: int, size_gb: int, use: MeasuredNeeds, rules: MigRules
 ) -> tuple[int, float, float, str] | None:
     """The job's row, its part of the computing, its memory [GB], and how they are known; None if they are not."""
     hints = parse_hints(snapshot.jobs.comment[row])
@@ -182,11 +202,14 @@ def _need(
     if hints.gpu_part is not None:
         memory = float(hints.gpu_mem) if hints.gpu_mem is not None else hints.gpu_part * size_gb
         return row, hints.gpu_part, memory, "hint"
-    seen = use.get(int(snapshot.jobs.job_id[row]))
-    if seen is None or math.isnan(seen.use) or math.isnan(seen.memory_mib):
+    more, seen = 1 + rules.margin, use.running.get(int(snapshot.jobs.job_id[row]))
+    if seen is not None and not math.isnan(seen.use) and not math.isnan(seen.memory_mib):
+        return row, min(seen.use * more, 1.0), seen.memory_mib / MIB_PER_GB * more, "measured"
+    alike = profile_of_alike(use.profiles, snapshot.jobs, row)
+    if alike.use_s < rules.measured_s or math.isnan(alike.memory_mib):
         return None
-    more = 1 + rules.margin
-    return row, min(seen.use * more, 1.0), seen.memory_mib / MIB_PER_GIB * more, "measured"
+    part = min(max(alike.use * more, alike.peak_use), 1.0)
+    return row, part, alike.memory_mib / MIB_PER_GB * more, "jobs alike"
 
 
 def _fitting(
