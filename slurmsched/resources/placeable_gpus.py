@@ -7,11 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurmsched.errors import ConfigError
-from slurmsched.kernels.free_gpus import givable
+from slurmsched.kernels.free_gpus import (
+    AllocationColumns,
+    JobColumns,
+    NodeColumns,
+    givable,
+    holder_sets,
+    placeable_masks,
+)
 from slurmsched.kernels.gpu_share_fit import WHOLE
 from slurmsched.model import Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
-from slurmsched.model.gpu_masks import bit_counts, low_bits
+from slurmsched.model.gpu_masks import low_bits
 from slurmsched.model.gpu_topology import GpuTopology, SiteTopology
 from slurmsched.resources.allocated import allocated_whole_gpus, holding, node_rows
 
@@ -64,18 +71,19 @@ class PlaceableGpus:
     def of(cls, snapshot: Snapshot) -> PlaceableGpus:
         """Raises ConfigError for a node of more than 63 GPUs."""
         _check_sizes(snapshot)
-        entry_row, entry_node = _entry_rows(snapshot), node_rows(snapshot)
-        visible, known = shown_masks(snapshot), entry_node >= 0
-        seen, whole = snapshot.nodes.gpu_mask_used | visible, whole_gpu_masks(snapshot)
-        blind = _blind(snapshot, entry_node) | (seen & ~whole != 0)
-        node_class = np.where(blind, -1, topology_class_rows(snapshot))
-        counted = low_bits(placeable_gpu_counts(snapshot))
-        unseen = snapshot.nodes.gpu_mask_used & ~visible
-        exact = np.where(snapshot.nodes.closed, visible, whole & ~unseen)
-        mine = (entry_row >= 0) & known
-        allocated = _allocated_sets(snapshot, entry_row[mine], entry_node[mine], mine, blind)
+        nodes, jobs, allocations, node = snapshot.nodes, snapshot.jobs, snapshot.allocations, node_rows(snapshot)
+        classes = topology_class_rows(snapshot)
+        listed = AllocationColumns(
+            allocations.job_id, node, allocations.gpus, allocated_whole_gpus(snapshot), allocations.gpu_mask
+        )
+        whole = whole_gpu_masks(snapshot, classes)
+        capacity, blind = placeable_masks(
+            node, listed, NodeColumns(nodes.closed, nodes.gpus, nodes.gpus_used, nodes.gpu_mask_used, whole)
+        )
+        columns = JobColumns(jobs.job_id, holding(jobs), jobs.gpus, jobs.cpus, jobs.memory_mib)
+        allocated = AllocatedSets(*holder_sets(node, listed, columns, blind))
         beside = _unused_beside_gpus(snapshot, allocated)
-        return cls(np.where(blind, counted, exact), blind, node_class, *beside, allocated)
+        return cls(capacity, blind, np.where(blind, -1, classes), *beside, allocated)
 
 
 def topology_class(topology: SiteTopology, row: int) -> GpuTopology | None:
@@ -91,31 +99,11 @@ def _check_sizes(snapshot: Snapshot) -> None:
         raise ConfigError(message, key="placement")
 
 
-def _entry_rows(snapshot: Snapshot) -> Int64s:
-    """Row of the holding job of each allocation, -1 if it is none of the snapshot's. (A,). Jobs may be in any order."""
-    jobs, allocated = snapshot.jobs, snapshot.allocations.job_id
-    rows = np.flatnonzero(holding(jobs))
-    if not len(rows):
-        return np.full(len(allocated), -1, np.int64)
-    rows = rows[np.argsort(jobs.job_id[rows], kind="stable")]
-    found = rows[np.minimum(np.searchsorted(jobs.job_id[rows], allocated), len(rows) - 1)]
-    return np.where(jobs.job_id[found] == allocated, found, -1)
-
-
 def shown_masks(snapshot: Snapshot) -> Int64s:
     """GPUs of each node that allocations show, as masks. (N,) int64."""
     visible, node = np.zeros(len(snapshot.nodes), np.int64), node_rows(snapshot)
     np.bitwise_or.at(visible, node[node >= 0], snapshot.allocations.gpu_mask[node >= 0])
     return visible
-
-
-def _blind(snapshot: Snapshot, entry_node: Int64s) -> Bools:
-    """Nodes of which Slurm does not show which GPUs are held. (N,)."""
-    nodes, allocated = snapshot.nodes, snapshot.allocations
-    blind = bit_counts(nodes.gpu_mask_used) != nodes.gpus_used
-    vague = (bit_counts(allocated.gpu_mask) != allocated.gpus) & (entry_node >= 0)
-    blind[entry_node[vague]] = True
-    return blind
 
 
 def topology_class_rows(snapshot: Snapshot) -> Int64s:
@@ -126,36 +114,15 @@ def topology_class_rows(snapshot: Snapshot) -> Int64s:
     return np.where((given >= 0) & (whole[given] == nodes.gpus), given, -1)
 
 
-def whole_gpu_masks(snapshot: Snapshot) -> Int64s:
-    """All GPUs of each node that are not cut into MIG devices, as masks: the lowest ones where no class tells. (N,)."""
-    classes, node_class = snapshot.topology.classes, topology_class_rows(snapshot)
+def whole_gpu_masks(snapshot: Snapshot, node_class: Int64s | None = None) -> Int64s:
+    """All GPUs of each node that are not cut into MIG devices, as masks: the lowest ones where no class tells. (N,).
+
+    node_class: topology_class_rows(snapshot), if it is at hand.
+    """
+    classes, node_class = snapshot.topology.classes, topology_class_rows(snapshot) if node_class is None else node_class
     masks = [sum(1 << int(g) for g in np.flatnonzero(~one.mig)) for one in classes]
     table = np.array([*masks, 0], np.int64)
     return np.where(node_class >= 0, table[node_class], low_bits(snapshot.nodes.gpus.astype(np.int64)))
-
-
-def _allocated_sets(snapshot: Snapshot, row: Int64s, node: Int64s, mine: Bools, blind: Bools) -> AllocatedSets:
-    """Entries of the same job and node made one; on blind nodes bits are dealt out in order."""
-    jobs, gpus = snapshot.jobs, snapshot.allocations.gpus[mine].astype(np.int64)
-    key, at = np.unique(row * max(len(snapshot.nodes), 1) + node, return_inverse=True)
-    made_row, made_node = np.divmod(key, max(len(snapshot.nodes), 1))
-    count, mask = np.zeros(len(key), np.int64), np.zeros(len(key), np.int64)
-    np.add.at(count, at, gpus)
-    np.bitwise_or.at(mask, at, snapshot.allocations.gpu_mask[mine])
-    order = np.lexsort((jobs.job_id[made_row], made_node))  # by job, whatever its row
-    order = order[blind[made_node[order]]]
-    mask[order] = low_bits(count[order]) << _before_on_node(made_node[order], count[order])
-    share = count / np.maximum(jobs.gpus[made_row], 1)
-    entries = np.bincount(made_row, minlength=len(jobs)).astype(np.int64)
-    beside = (jobs.cpus[made_row] * share, jobs.memory_mib[made_row] * share)
-    return AllocatedSets(made_row, made_node, mask, count, *beside, np.cumsum(entries) - entries, entries)
-
-
-def _before_on_node(node: Int64s, gpus: Int64s) -> Int64s:
-    """GPUs of the entries before each on its node. node: (A,) ascending. gpus: (A,)."""
-    before = np.cumsum(gpus) - gpus
-    found: Int64s = before - before[np.searchsorted(node, node)]
-    return found
 
 
 def _unused_beside_gpus(snapshot: Snapshot, allocated: AllocatedSets) -> tuple[Floats, Floats]:
