@@ -71,6 +71,7 @@ class Planner:
     soft_caps: SoftCaps = field(default_factory=SoftCaps)
     idle: IdleGpusConfig = field(default_factory=IdleGpusConfig)
     reports: JobReportsConfig = field(default_factory=JobReportsConfig)
+    profiles: str = ""  # file of measured_use.profiles
 
     @classmethod
     def from_config(cls, config: Config) -> Planner:
@@ -82,6 +83,7 @@ class Planner:
             estimator=plugins.estimator or Hint(),
             placement=plugins.placement, placement_config=config.placement, tiers=read_tiers(config.policy.tiers),
             soft_caps=config.soft_caps, idle=config.idle_gpus, reports=config.job_reports,
+            profiles=config.measured_use.profiles,
         )  # fmt: skip
 
     def terms(self, snapshot: Snapshot) -> RunTimeFactors | None:

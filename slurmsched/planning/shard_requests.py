@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from slurmsched.config import LeverConfig
+from slurmsched.estimators.group_speeds import MOST_JOBS as MOST_BESIDE
+from slurmsched.estimators.group_speeds import GroupSpeeds
+from slurmsched.estimators.throughput_table import kind_of_job
 from slurmsched.model import Ranking, Refusal, Rights, SetShardNode, SetShards, Snapshot, Step
 from slurmsched.model.columns import Bools, Floats, Int64s, Labels
 from slurmsched.model.gpu_selection import counted
@@ -40,6 +43,9 @@ from slurmsched.resources.startable_jobs import not_waiting_for_gpus, startable
 if TYPE_CHECKING:
     from slurmsched.planning.planner import Planner
 
+NO_SPEEDS = GroupSpeeds()
+MOST_LOOKED = 64  # equally full GPUs whose jobs are looked at
+ROUNDING = 1e-9
 JobSteps = tuple[tuple[Step, ...], JobOverrides]
 _UNCOUNTED = "AccountingStorageTRES lacks {}, so limits and fair share would not see its part"
 _NAMES = {"shard": "shards", "mps": "MPS"}
@@ -57,22 +63,25 @@ class ShardLever(Lever):
 
     config: LeverConfig
     timeout_s: float
+    speeds: GroupSpeeds = NO_SPEEDS
 
     @classmethod
     def of(cls, planner: Planner) -> ShardLever:
-        return cls(planner.lever, planner.placement_config.start_timeout_s)
+        return cls(planner.lever, planner.placement_config.start_timeout_s, GroupSpeeds(measured=planner.profiles))
 
     def as_submitted(self, snapshot: Snapshot) -> Snapshot:
         return with_own_gpus(snapshot)
 
     def reorder(self, snapshot: Snapshot, ranking: Ranking) -> Ranking:
-        return guests_first(snapshot, ranking) if self.config.share else ranking
+        return guests_first(snapshot, ranking, self.speeds) if self.config.share else ranking
 
     def propose(self, snapshot: Snapshot, ranking: Ranking, budget: Budget) -> Proposal:
         if snapshot.site.rights < Rights.OPERATOR:
             return Proposal()
         managed = budget.without(budget.changed_by("start", "size", "cpus", "memory"), snapshot.jobs.job_id)
-        return shard_requests(snapshot, ranking, managed, self.config.share, self.timeout_s, budget.writes)
+        return shard_requests(
+            snapshot, ranking, managed, self.config.share, self.timeout_s, budget.writes, self.speeds
+        )  # fmt: skip
 
     @staticmethod
     def restore(snapshot: Snapshot) -> Proposal:
@@ -103,7 +112,7 @@ def _differs(some: Labels, others: Labels) -> Bools:
     return np.array([one != other for one, other in zip(some, others, strict=True)], np.bool_)
 
 
-def guests_first(snapshot: Snapshot, ranking: Ranking) -> Ranking:
+def guests_first(snapshot: Snapshot, ranking: Ranking, speeds: GroupSpeeds = NO_SPEEDS) -> Ranking:
     """The ranking with the jobs first whose part of a shared GPU is free now: they take no GPU from another job.
 
     Behind a job that waits for a whole GPU they would wait too: Slurm's backfill takes the shared GPU for a free one
@@ -112,7 +121,7 @@ def guests_first(snapshot: Snapshot, ranking: Ranking) -> Ranking:
     active, _, _ = on_record(snapshot, SHARD_FIELDS)
     if not active:
         return ranking
-    walk, first = ShardWalk(with_own_gpus(snapshot), active), np.zeros(len(snapshot.jobs), np.bool_)
+    walk, first = ShardWalk(with_own_gpus(snapshot), active, speeds), np.zeros(len(snapshot.jobs), np.bool_)
     ours = [row for row in active if snapshot.jobs.shards[row] > 0]
     for row in ranking.order[np.isin(ranking.order, ours)].tolist():
         first[row] = walk.joins(row)
@@ -125,14 +134,17 @@ def guests_first(snapshot: Snapshot, ranking: Ranking) -> Ranking:
 
 # Over 30 lines: a third is signature and docstring.
 def shard_requests(
-    snapshot: Snapshot, ranking: Ranking, managed: Bools, on: bool, timeout_s: float, most: int = 500
-) -> Proposal:
+    snapshot: Snapshot, ranking: Ranking, managed: Bools, on: bool, timeout_s: float, most: int = 500,
+    speeds: GroupSpeeds = NO_SPEEDS,
+) -> Proposal:  # fmt: skip
     """Shards to give, and those to give back. snapshot: as read. managed: (N,) bool. most: writes of this cycle.
 
     Jobs of one GPU are looked at, most urgent first, that have the hint share=yes. Their part is the hint gpu_part,
     else what jobs like them needed as measured. One whose own request fits keeps it. Another one gets its part:
 
-    - on the fullest GPU with shards in use that has room for it, with that node as its node list;
+    - on the fullest GPU with shards in use that has room for it, with that node as its node list. Where speeds has
+      measured pairs, of equally full GPUs it is the one whose jobs and itself lose the least speed. A GPU is left out
+      where they would lose more than the job makes there, as measured;
     - else beside other such jobs that wait: they ask for shards without a node list, if they fit into one GPU together
       and every node that they may have has shards. The first of them starts where its own request would have started.
 
@@ -150,7 +162,7 @@ def shard_requests(
     refused = tuple(_refusals(base, asked))
     asked &= ~np.isnan(_parts(base))
     fit = asked & base.jobs.gpus_by.isin(["node"])
-    walk = ShardWalk(base, active)
+    walk = ShardWalk(base, active, speeds)
     if fit.any():
         walk.go(ranking.order, fit)
     back = [
@@ -234,13 +246,19 @@ class ShardWalk:
 
     base: with the jobs' own requests.
     active: shards of ours that jobs have now, by row.
+    speeds: what jobs keep of their speed beside each other; looked at if it has measured pairs.
     chosen: the part of each job that is to have one, by row.
+    guests: rows of the jobs that join each GPU in this walk, by node and GPU.
+    running: rows of the running jobs on each shared GPU, by its name; filled when it is first needed.
     used, size: (N, G) shards in use and in all on each GPU, 0 where there is none.
     """
 
     base: Snapshot
     active: dict[int, JobOverrides]
+    speeds: GroupSpeeds = NO_SPEEDS
     chosen: dict[int, GpuPart] = field(default_factory=dict)
+    guests: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    running: dict[str, list[int]] = field(default_factory=dict)
     used: Int64s = field(init=False)
     size: Int64s = field(init=False)
     part: Floats = field(init=False)
@@ -269,7 +287,7 @@ class ShardWalk:
     def joins(self, row: int) -> bool:
         """Let the job have its part of the fullest GPU with shards in use; whether there is one.
 
-        A node that it has by us comes first. Of equals the first is taken.
+        A node that it has by us comes first.
         """
         if np.isnan(self.part[row]):
             return False  # its user has taken the hint back
@@ -280,19 +298,54 @@ class ShardWalk:
         need = shards_of_part(self.part[row], self.size)
         spare = (self.size - self.used - need) / np.maximum(self.size, 1)
         good = (self.used > 0) & (spare >= 0) & (own if own.any() else fits)[:, None]
-        if not good.any():
+        if (found := self._fullest(row, np.where(good, spare, np.inf))) is None:
             return False
-        node, gpu = np.unravel_index(int(np.where(good, spare, np.inf).argmin()), good.shape)
+        node, gpu = found
         name, size, shards = self.base.nodes.name[int(node)], int(self.size[node, gpu]), int(need[node, gpu])
         if row in self.active and self.active[row].nodes.open and name != has:
             return False  # it gets its own request back first
         self.used[node, gpu] += shards
+        self.guests.setdefault((int(node), int(gpu)), []).append(row)
         self.room.take_on(int(node), replace(request, gpus=0))
         kind = sharing_kind(self.base.nodes.shards[int(node)])
         why = f"no whole GPU is free for it, and a shared GPU of {name} has its part: {shards} of {size} {_NAMES[kind]}"
         kept = row in self.active and not self.active[row].nodes.open
         self._choose(row, shards, size, "" if kept else name, why, kind)
         return True
+
+    def _fullest(self, row: int, spare: Floats) -> tuple[int, int] | None:
+        """Node and GPU with the least spare room; of equals the one where the least speed is lost, then the first.
+
+        spare: (N, G) of each GPU, infinity where the job may not go.
+        """
+        if not self.speeds.measured:
+            least = np.unravel_index(int(spare.argmin()), spare.shape)
+            return (int(least[0]), int(least[1])) if np.isfinite(spare[least]) else None
+        room = spare.ravel()
+        while np.isfinite(level := float(room.min())):
+            equal = np.flatnonzero(room == level)
+            places = equal[:MOST_LOOKED].tolist()
+            lost = {place: self._lost(row, *divmod(place, spare.shape[1])) for place in places}
+            best = min(lost, key=lost.__getitem__)
+            if lost[best] < 1.0:
+                return divmod(best, spare.shape[1])
+            room[equal] = np.inf
+        return None
+
+    def _lost(self, row: int, node: int, gpu: int) -> float:
+        """Speed that is lost in all if the job joins those on a GPU; less than 1, unless the daemon measured it."""
+        jobs = self.base.jobs
+        if not self.running:
+            for each in np.flatnonzero(jobs.running & ~jobs.shared_gpu.isin([""])).tolist():
+                self.running.setdefault(jobs.shared_gpu[each], []).append(each)
+        there = self.running.get(f"{self.base.nodes.name[node]} {gpu}", ())
+        group = [*there, *self.guests.get((node, gpu), ())]
+        if not 0 < len(group) < MOST_BESIDE:
+            return 0.0
+        kinds = [kind_of_job(jobs, each) for each in (*group, row)]
+        found = self.speeds.kept(kinds, 1)
+        more = sum(self.speeds.kept(kinds[:-1], 1).kept) - sum(found.kept[:-1]) + 1.0 - found.kept[-1]
+        return more if found.source == "profiles" else min(more, 1.0 - ROUNDING)
 
     def _choose(self, row: int, shards: int, size: int, node: str, why: str, kind: str) -> None:
         jobs = self.base.jobs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -140,6 +141,30 @@ def test_shards__of_the_part_that_was_measured() -> None:
     assert asks(plan(queue({**LISTED, **measured}, overrides=ours))) == []
     more = {**LISTED, **measured, "measured_part": 0.6}
     assert asks(plan(queue(more, shards=("1/4,0/4", "4/4,0/4"), overrides=ours))) == [(1, ""), (1, "gpu:1")]
+
+
+def test_shards__beside_whom_the_least_speed_is_lost(tmp_path: Path) -> None:
+    """Of two equally full GPUs the job joins the one whose job it slows less, as the daemon measured. Beside a job with
+    which both would lose more than it makes it does not go, but to a GPU with more room. Without measured pairs the
+    first one is taken."""
+    table = tmp_path / "profiles.csv"
+    kept = {("new", "bad"): 0.3, ("bad", "new"): 0.4, ("new", "good"): 0.9, ("good", "new"): 0.9}
+    rows = [f"{kind},,1,a100,100," for kind in ("new", "bad", "good")]
+    rows += [f"{kind},,1,a100,{100 * share},{other}" for (kind, other), share in kept.items()]
+    table.write_text("\n".join(["model,batch,gpus,gpu_type,steps_per_s,beside", *rows]) + "\n")
+
+    def joined(shards: tuple[str, ...], profiles: str, *models: str) -> list[tuple[int, str]]:
+        runs = [{**OURS, "state": "RUNNING", "comment": f"slurmsched: model={model}", "shared_gpu": f"n{node} 0"}
+                for node, model in enumerate(models, 1)]  # fmt: skip
+        new = {"comment": "slurmsched: model=new share=yes gpu_part=0.25"}
+        return asks(plan(queue(*runs, new, shards=shards), profiles=profiles))[:1]
+
+    equal = ("2/4,0/4", "2/4,0/4")
+    assert joined(equal, str(table), "bad", "good") == [(3, "n2")]
+    assert joined(equal, "", "bad", "good") == [(3, "n1")]
+    assert joined(("3/4,0/4", "2/4,0/4"), str(table), "bad", "good") == [(3, "n2")]
+    assert joined(("3/4,0/4", "2/4,0/4"), str(table), "other", "good") == [(3, "n1")]
+    assert joined(equal[:1], str(table), "bad") == []
 
 
 MPS_BUSY = ("mps:50/100,0/100", "mps:75/100,0/100")
