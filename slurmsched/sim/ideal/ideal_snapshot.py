@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -194,4 +194,4 @@ def _nodes(used: tuple[int, ...], stage: NodeArrays) -> Nodes:
     """The nodes when that many GPUs of each are held."""
     held = np.array(used, np.int64)
     state = _NODE_STATES[(held > 0).view(np.int8) + (held >= stage.nodes.gpus)]
-    return stage.nodes.with_columns(gpus_used=held.astype(np.int32), state=state)
+    return replace(stage.nodes, gpus_used=made_read_only(held.astype(np.int32)), state=made_read_only(state))
