@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from slurmsched.config_file import parse_config
@@ -90,6 +91,23 @@ def test_store__measures_pairs_on_one_gpu(tmp_path: Path) -> None:
     assert {(key.gpus, key.gpu_type, one.speed_s) for key, one in found.items()} == {(1, "a100", 400.0)}
     assert [(row.beside, row.samples_per_s) for row in profile_rows(found)] == [("", 100.0), ("ann:train", 83.0)]
     assert own_pairs(str(path), 1) == {("bert (batch size 64)", "ann:train"): pytest.approx(0.83, abs=1e-4)}
+
+
+def test_profiles__of_pairs_are_for_policies_that_share(tmp_path: Path) -> None:
+    """Gavel's programmes have the pair. On a type where a model was only seen beside others its speed alone is
+    estimated: it is not one that cannot run there."""
+    path, keys = tmp_path / "profiles.csv", (("a", ""), ("b", ""), ("a", "b"), ("b", "a"), ("c", "a"))
+    speeds = dict(zip(keys, (100.0, 50.0, 90.0, 30.0, 70.0), strict=True))
+    write_profiles(path, {ProfileKey(model, 0, 1, "a100", "ann", other): GpuProfile(speed * 10.0, 10.0)
+                          for (model, other), speed in speeds.items()})  # fmt: skip
+    lines = path.read_text().splitlines()
+    alone = [line.replace(",a100,", ",h100,") for line in lines if line.startswith(("a,,1,a100,100,", "c,"))]
+    path.write_text("\n".join([*lines, *(line.replace(",ann,a,", ",ann,,") for line in alone)]) + "\n")
+    table = Throughputs(str(path), "a100")
+    jobs = snapshot([{"gpus": 1, "comment": f"slurmsched: model={model}"} for model in "abc"])
+    kept = table.shared_speeds(jobs, np.array([0, 0]), np.array([1, 2]), ("a100",))
+    assert kept.round(3).tolist() == [[[0.9, 0.6]], [[0.0, 0.0]]]
+    assert table.speeds(jobs, ("a100", "h100"))[2].tolist() == pytest.approx([1.0, 1.0])
 
 
 def test_explain__says_what_a_job_keeps_and_how_that_is_known(tmp_path: Path) -> None:
