@@ -65,8 +65,8 @@ def arrivals_go_last(policy: Policy) -> bool:
 
 
 def waits_for_room(placement: Placement) -> bool:
-    """Whether a job waits just while its parts find no room on nodes that jobs before it in the ranking leave, and a
-    running job never moves by itself."""
+    """Whether a job waits just while its parts find no room on nodes that jobs before it in the ranking leave. Also, a
+    running job must never move by itself."""
     return type(placement) in _BY_PARTS or (type(placement) is CellPlacement and not placement.virtual_clusters)
 
 
