@@ -387,6 +387,14 @@ def refuse_folder(page: Path | None) -> None:
         raise InputError("the folder does not exist; create it or name another file", source=str(page))
     if not os.access(folder, os.W_OK | os.X_OK):
         raise InputError("no permission to write in this folder; name another file", source=str(page))
+    import tempfile
+
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return
+    except OSError as error:  # of a folder such as /proc, or of a full disk
+        why = f"no file can be written in this folder ({error.strerror}); name another file"
+        raise InputError(why, source=str(page)) from None
 
 
 def complain(text: str) -> None:

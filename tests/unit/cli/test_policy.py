@@ -84,3 +84,14 @@ def test_show__of_a_kind(run):
     """Physics of the same name as a placement."""
     assert "Amaral et al., SC '17, sections 3 and 4" in run("policy", "show", "topology-aware", "--kind", "physics").out
     assert run("policy", "show", "linked", "--kind", "physics").code == 2
+
+
+def test_train__refuses_a_file_that_it_cannot_write(run, tmp_path, monkeypatch):
+    """Before the first replay. Root may write in /proc by its mode, but no file can be made there."""
+    from slurmsched.sim.experiments import policy_training
+
+    monkeypatch.delattr(policy_training, "ideal_setup")
+    (tmp_path / "jobs.csv").write_text("job_id,num_gpus,submit_s,duration_s\n1,1,0,60\n")
+    done = run("policy", "train", "dl2", str(tmp_path / "jobs.csv"), "--out", "/proc/weights.json")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert done.err.startswith("slurmsched: /proc/weights.json: no ") and "in this folder" in done.err
