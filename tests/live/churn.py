@@ -227,10 +227,12 @@ class Churn:
                 yield f"job {job_id} was requeued {restarts} times: {causes}"
 
     def _unknown(self, seen: list[dict[str, str]]) -> Iterator[str]:
+        """Of jobs in the queue: the journal forgets the others when it is cut."""
         known = self.site.journalled()
         for job in seen:
             job_id, nice = int(job["JobId"]), int(job.get("Nice", 0))
-            if nice != self.chosen[job_id] and nice not in known.get(job_id, ()):
+            here = job["JobState"] in ("PENDING", "RUNNING")
+            if here and nice != self.chosen[job_id] and nice not in known.get(job_id, ()):
                 yield f"job {job_id} has nice {nice}, which nobody has on record"
 
     def _unasked(self, seen: list[dict[str, str]]) -> Iterator[str]:
