@@ -302,7 +302,7 @@ class SetSize(SetGpuRequest):
     """
 
     field: ClassVar[str] = "size"
-    columns: ClassVar[tuple[str, ...]] = ("tres-per-job", "tres-per-task", "NumNodes", "NumTasks", "NumCPUs")
+    columns: ClassVar[tuple[str, ...]] = ("tres-per-job", "tres-per-task", "NumNodes", "NumTasks", "NumCPUs", "tres-alloc")
 
     by: str = "node"
     nodes: int = 1

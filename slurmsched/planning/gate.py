@@ -274,6 +274,9 @@ def _other_size_now(action: SetSize, seen: CurrentJob) -> str:
     nodes, tasks, cpus = (whole_number(seen.fields.get(name, ""), 1) for name in ("NumNodes", "NumTasks", "NumCPUs"))
     if cpus < tasks:
         return f"{CHANGED}: Slurm shows the nodes that it leaves"  # seen on 26.05.5 after a node failed
+    tres = dict(part.partition("=")[::2] for part in seen.fields.get("tres-alloc", "").split(","))
+    if tres.get("node", str(nodes)) != str(nodes):  # on 26.05.5 after a requeue and a restart of slurmctld
+        return f"{CHANGED}: Slurm shows the nodes of its last run"
     texts = {
         "node": seen.gpus,
         "job": seen.fields.get("tres-per-job", ""),

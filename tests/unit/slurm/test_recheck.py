@@ -154,7 +154,7 @@ def test_recheck__a_request_of_ours_replaces_all_that_a_job_asks_by_node(asked, 
     text += other + record(nodes="1-1", asked="") if other else ""
     key = (7, 100.0, "", "size-7")
     size = SetSize(*key, "gpu:4", "gpu:2", "gpu:2")
-    squeue = "7|100|5|PENDING|(null)||gres/gpu:2|100|1|1|1|N/A|N/A|\n"
+    squeue = "7|100|5|PENDING|(null)||gres/gpu:2|100|1|1|1|cpu=1,node=1|N/A|N/A|\n"
     seen = Recheck(Records(squeue=squeue, scontrol=text))([size])
     assert seen[7].bars == bars
     refused = refusal(size, GateContext(seen=seen), GateTime.SEND)
@@ -267,7 +267,7 @@ def test_recheck__a_request_alone_does_not_depend_on_the_number_of_nodes():
     """Only a list could shrink it."""
     text = record(nodes="1-4", asked="")
     size = SetSize(7, 100.0, "", "size-7", "gpu:4", "gpu:2", "gpu:2")
-    squeue = "7|100|5|PENDING|(null)||gres/gpu:2|100|1|1|1|N/A|N/A|\n"
+    squeue = "7|100|5|PENDING|(null)||gres/gpu:2|100|1|1|1|cpu=1,node=1|N/A|N/A|\n"
     assert Recheck(Records(squeue=squeue, scontrol=text))([size])[7].bars == ()
 
 
@@ -277,13 +277,13 @@ UNFIXED = "a number of nodes that is not fixed (--nodes={} fixes it)"
 @pytest.mark.parametrize(
     ("by", "nodes", "now", "bars"),
     [
-        ("job", "1-1", "1|1|1|gres/gpu:2|N/A", ()),
-        ("job", "1", "1|1|1|gres/gpu:2|N/A", (UNFIXED.format(1),)),  # --gpus=2 without --nodes
-        ("job", "1-1", "1|1|1|gres/gpu:4|N/A", None),  # another number
-        ("job", "1-1", "1|1|1|N/A|N/A", None),
-        ("task", "1-1", "2|1|2|N/A|cpu=1,gres/gpu=1", ()),
-        ("task", "1-1", "2|1|1|N/A|cpu=1,gres/gpu=1", None),  # one task less
-        ("task", "1-1", "4|1|2|N/A|cpu=2,gres/gpu=1", None),  # more CPUs
+        ("job", "1-1", "1|1|1|N/A|gres/gpu:2|N/A", ()),
+        ("job", "1", "1|1|1|N/A|gres/gpu:2|N/A", (UNFIXED.format(1),)),  # --gpus=2 without --nodes
+        ("job", "1-1", "1|1|1|N/A|gres/gpu:4|N/A", None),  # another number
+        ("job", "1-1", "1|1|1|N/A|N/A|N/A", None),
+        ("task", "1-1", "2|1|2|N/A|N/A|cpu=1,gres/gpu=1", ()),
+        ("task", "1-1", "2|1|1|N/A|N/A|cpu=1,gres/gpu=1", None),  # one task less
+        ("task", "1-1", "4|1|2|N/A|N/A|cpu=2,gres/gpu=1", None),  # more CPUs
     ],
 )
 def test_recheck__a_size_is_written_as_the_job_asks_for_it(by, nodes, now, bars):
@@ -295,6 +295,16 @@ def test_recheck__a_size_is_written_as_the_job_asks_for_it(by, nodes, now, bars)
     refused = refusal(size, GateContext(seen=seen), GateTime.SEND)
     assert (refused.rule if refused else "") == ("request" if bars is None else "asks" if bars else "")
     assert bars is None or seen[7].bars == bars
+
+
+@pytest.mark.parametrize(("tres", "rule"), [("node=1", ""), ("node=2", "request"), ("billing=1", ""), ("N/A", "")])
+def test_recheck__a_gang_keeps_its_size_while_slurm_shows_the_nodes_of_its_last_run(tres, rule):
+    """A requeued gang got its own two nodes back, and slurmctld had been restarted before: NumNodes was 1 for 5 s."""
+    size = SetSize(7, 100.0, "", "size-7", "gpu:3", "gpu:4", "gpu:4", "node", 1, 2, 2)
+    squeue = f"7|100|5|PENDING|(null)||gres/gpu:4|100|2|1|2|cpu=2,{tres}|N/A|N/A|\n"
+    seen = Recheck(Records(squeue=squeue, scontrol=record("1-1", "")))([size])
+    refused = refusal(size, GateContext(seen=seen), GateTime.SEND)
+    assert (refused.rule if refused else "") == rule
 
 
 def test_recheck__asks_no_more_where_jobs_get_their_own_back():
@@ -309,7 +319,7 @@ def test_recheck__other_gres_are_part_of_what_a_job_asks_for():
     """Its user added some to a request of ours: its own is not written over them, at undo neither."""
     back = SetSize(7, 100.0, "", "size-7", "gpu:2", "gpu:4", "gpu:2")
     for more, rule in (("", ""), (",gres/nic:1", "request")):
-        seen = Recheck(Answers(squeue=f"7|100|5|PENDING|(null)||gres/gpu:4{more}|100|1|1|1|N/A|N/A|\n"))([back])
+        seen = Recheck(Answers(squeue=f"7|100|5|PENDING|(null)||gres/gpu:4{more}|100|1|1|1|cpu=1,node=1|N/A|N/A|\n"))([back])
         refused = refusal(back, GateContext(seen=seen), GateTime.SEND)
         assert (refused.rule if refused else "") == rule
 
