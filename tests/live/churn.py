@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -12,6 +13,7 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
+from typing import ClassVar
 
 import orjson
 from ClusterShell.NodeSet import NodeSet
@@ -48,6 +50,7 @@ class Churn:
     changed: dict[int, tuple[str, int]] = field(default_factory=dict)  # job -> its reservation then, cycles done
     applied: set[tuple[int, str]] = field(default_factory=set)  # jobs and changes that were tried before
     daemon: subprocess.Popen[bytes] | None = None
+    shards: ClassVar[int] = 0  # of each node
     later: tuple[str, ...] = LATER
     begun_s: float = field(default_factory=time.monotonic)
 
@@ -257,6 +260,10 @@ class Churn:
 
 JOBS, LEFT = Path("/tmp/soak-jobs"), Path("/tmp/soak-left")
 LEAST, MOST = 1, 12
+_HELD = re.compile(r" Nodes=(\S+) CPU_IDs=\S* Mem=\d+ GRES=(\S+)")
+_USED = re.compile(r"NodeName=(\S+) .*? GresUsed=(\S+)")
+_INDEX = re.compile(r"gpu[^(]*\(IDX:([0-9,-]+)\)")  # of whole GPUs
+_PARTS = re.compile(r"shard[^(]*\(([-0-9/,]+)\)")  # in use and in all, of each GPU
 # Goes back to the queue when it is asked for another size, after it has said so.
 ELASTIC = (
     "trap '' USR2; trap 'exit 0' TERM; export SLURMSCHED_JOBS={jobs}; n=0; "
@@ -270,9 +277,12 @@ ELASTIC = (
 class ElasticChurn(Churn):
     """Jobs that slurmsched resizes while they wait, and asks for another size while they run.
 
+    Some may share their one GPU, and slurmsched lets them ask for shards while they wait.
+
     own: what each job asked for, as _request gives it. touched: jobs whose request a user changed.
     """
 
+    shards: ClassVar[int] = 4 * 8  # of each node
     own: dict[int, str] = field(default_factory=dict)
     later: tuple[str, ...] = (*(each for each in LATER if "numnodes" not in each), f"numnodes={MOST + 1}")
     touched: set[int] = field(default_factory=set)
@@ -287,19 +297,24 @@ class ElasticChurn(Churn):
         if len(column("%A", "PENDING")) > 40:
             return self.cancel()
         user, gpus = chance.choice(USERS), chance.choice((1, 2, 4))
-        form = chance.choice(("node", "job", "task", "gang"))
+        form = chance.choice(("node", "job", "task", "gang", "share", "share"))
+        gpus = 1 if form == "share" else gpus
         nodes, tasks = (2, 2) if form == "gang" else (1, gpus if form == "task" else 1)
-        of_form = {"node": [f"--gres=gpu:{gpus}"], "job": [f"--gpus={gpus}"], "gang": [f"--gpus-per-node={gpus}"],
+        of_form = {"node": [f"--gres=gpu:{gpus}"], "share": ["--gres=gpu:1"],
+                   "job": [f"--gpus={gpus}"], "gang": [f"--gpus-per-node={gpus}"],
                    "task": ["--gpus-per-task=1", f"--ntasks={gpus}"]}  # fmt: skip
         script = ELASTIC.format(s=chance.choice((5, 20, 60, 120)), jobs=JOBS, left=LEFT)
         others = chance.choice(WILLING).removeprefix("slurmsched: ")
-        hints = f"slurmsched: min_gpus={LEAST} max_gpus={MOST} {others}"
+        hints = f"min_gpus={LEAST} max_gpus={MOST}"
+        if form == "share":
+            hints = f"share=yes gpu_part={chance.choice((0.25, 0.5))}"
+        hints = f"slurmsched: {hints} {others}"
         options = [f"--nodes={nodes}", *of_form[form], "--mem=1G", "--time=10", f"--comment={hints}", "--requeue"]
         answer = run("sbatch", "--parsable", "--output=/dev/null", "--partition=soak", *options, f"--wrap={script}",
                      user=user, check=False)  # fmt: skip
         if not answer.rc:
-            job, by = int(answer.out), "node" if form == "gang" else form
-            self.chosen[job], self.own[job] = 0, f"{nodes}|{tasks}|{tasks}|{by}:{1 if form == 'task' else gpus}"
+            job, by = int(answer.out), form if form in ("job", "task") else "node"
+            self.chosen[job], self.own[job] = 0, f"{nodes}|{tasks}|{tasks}|{by}:{1 if form == 'task' else gpus}|"
             self.note("submit", job=job, user=user, form=form, gpus=gpus * nodes)
         return None
 
@@ -310,7 +325,7 @@ class ElasticChurn(Churn):
             job = self.chance.choice(jobs)
             self.touched.add(job)
             self.note("resize", job=job)
-            by = self.own.get(job, "").rpartition("|")[2].partition(":")[0]
+            by = self.own.get(job, "|||").split("|")[3].partition(":")[0]
             word = {"node": "Gres=gpu:3", "job": "TresPerJob=gres/gpu:3"}.get(by, "NumTasks=3")
             run("scontrol", "update", f"jobid={job}", word, check=False)
         else:
@@ -333,23 +348,49 @@ class ElasticChurn(Churn):
         return LEFT.read_text().split().count(str(job)) if LEFT.exists() else 0
 
     def _unasked(self, seen: list[dict[str, str]]) -> Iterator[str]:
-        sizes = self.sizes()
+        yield from self._held_twice()
+        sizes, parts = self.sizes(), self.values("shards", "shard_node")
         for job in seen:
             job_id, asked = int(job["JobId"]), _request(job)
             if "PENDING" not in job["JobState"] or job_id in self.touched or asked == self.own[job_id]:
+                continue
+            form, node = asked.split("|")[3:]
+            if form.startswith("shard") or node:
+                ours = parts.get(job_id, set())
+                if not {form.replace("node:", "gpu:"), node} <= {"gpu:1", "", *ours}:
+                    yield f"job {job_id} asks for {asked}, its user for {self.own[job_id]}, on record {ours}"
                 continue
             gpus = _gpus(asked)
             if gpus not in sizes.get(job_id, ()) or not LEAST <= gpus <= MOST:
                 yield f"job {job_id} asks for {asked}, its user for {self.own[job_id]}, on record {sizes.get(job_id)}"
 
+    def _held_twice(self) -> Iterator[str]:
+        """GPUs that two jobs have whole, or one has whole while it is shared; nothing while jobs come and go."""
+        shown = [run("scontrol", "-o", "-d", "show", what).out for what in ("node", "job", "node")]
+        used = [dict(_USED.findall(text)) for text in shown[::2]]
+        if used[0] != used[1]:
+            return
+        held = Counter[tuple[str, int]]()
+        for line in shown[1].splitlines():
+            for nodes, gres in _HELD.findall(line) if "JobState=RUNNING" in line else ():
+                indices = [index for text in _INDEX.findall(gres) for index in NodeSet(f"[{text}]")]
+                held.update((node, int(index)) for node in NodeSet(nodes) for index in indices)
+        for node, gres in used[0].items():
+            parts = [text.split(",") for text in _PARTS.findall(gres)]
+            held.update((node, index) for each in parts for index, part in enumerate(each) if part[0] not in "-0")
+        yield from (f"GPU {index} of {node} is held twice" for (node, index), jobs in held.items() if jobs > 1)
+
     def sizes(self) -> dict[int, set[int]]:
         """GPUs of every size on record, by job."""
-        known: dict[int, set[int]] = {}
+        return {job: set(map(counted, texts)) for job, texts in self.values("size").items()}
+
+    def values(self, *fields: str) -> dict[int, set[str]]:
+        """Every value of these fields on record, by job."""
+        known: dict[int, set[str]] = {}
         for line in self.site.journal.read_bytes().splitlines() if self.site.journal.exists() else ():
             entry = orjson.loads(line)
-            if entry.get("field") == "size" and "sent" in entry:
-                sizes = {counted(each) for each in (entry["sent"], *entry.get("values", ()))}
-                known.setdefault(entry["job_id"], set()).update(sizes)
+            if entry.get("field") in fields and "sent" in entry:
+                known.setdefault(entry["job_id"], set()).update((entry["sent"], *entry.get("values", ())))
         return known
 
     def others(self) -> list[str]:
@@ -362,14 +403,17 @@ class ElasticChurn(Churn):
 
 
 def _request(job: dict[str, str]) -> str:
-    """Nodes, tasks, CPUs, and the way in which a job asks for GPUs with their number: "2|2|2|node:4"."""
+    """Nodes, tasks, CPUs, the way in which a job asks for GPUs or shards with their number, and its node list:
+    "2|2|2|node:4|"."""
     forms = {"node": "TresPerNode", "job": "TresPerJob", "task": "TresPerTask"}
-    asked = {by: job[key] for by, key in forms.items() if "gpu" in job.get(key, "")}
+    asked = {by: job[key] for by, key in forms.items() if re.search("gpu|shard", job.get(key, ""))}
     by, text = next(iter(asked.items()), ("", ""))
-    return f"{job['NumNodes'].partition('-')[0]}|{job['NumTasks']}|{job['NumCPUs']}|{by}:{text[-1:]}"
+    by = "shard" if "shard" in text else by
+    nodes = job.get("ReqNodeList", "(null)").replace("(null)", "")
+    return f"{job['NumNodes'].partition('-')[0]}|{job['NumTasks']}|{job['NumCPUs']}|{by}:{text[-1:]}|{nodes}"
 
 
 def _gpus(request: str) -> int:
-    nodes, tasks, _, form = request.split("|")
+    nodes, tasks, _, form, _ = request.split("|")
     by, _, count = form.partition(":")
     return int(count or 0) * {"node": int(nodes), "task": int(tasks)}.get(by, 1)

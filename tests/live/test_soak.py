@@ -35,7 +35,7 @@ KEYS = {"preemption__enabled": "true", "preemption__quantum_s": "5", "preemption
 GANGS = {"policy": '{ name = "discretized-las", thresholds_gpu_s = [60.0, 600.0] }', "gangs__reserve": "true",
          "gangs__least_gpus": "16"}  # fmt: skip
 SIZES = {"policy": '{ name = "dorm", theta2 = 1.0 }', "lever__size": "true",
-         "lever__admin_comment": "false",
+         "lever__admin_comment": "false", "lever__share": "true",
          "job_reports": f'{{ folder = "{JOBS}", sizes = true, least_run_s = 5 }}'}  # fmt: skip
 
 
@@ -46,7 +46,7 @@ def churning(site: Installed, kind: type[Churn], **keys: str) -> Iterator[Churn]
     site.configure(
         cycle__interval_s="2.0", scope__partitions='["soak", "phantom"]', log__format='"json"', **KEYS, **keys
     )
-    with more_nodes(len(NODES), "soak"):
+    with more_nodes(len(NODES), "soak", kind.shards):
         made = kind(site, SEED)
         made.start_daemon()
         try:
@@ -78,10 +78,10 @@ def test_soak__every_job_gets_its_own_size_back(site: Installed):
         _soak(churn, SIZE_MINUTES, lambda: clean() and not churn.others())
         site("undo", "--apply", "--yes", check=False)  # of writes that may have been on their way; some are refused
         assert site("undo", "--json").json()["steps"] == []
-        sizes = churn.sizes()
-        print({"jobs resized": len(sizes), "sizes": sum(map(len, sizes.values())),
+        sizes, shards = churn.sizes(), churn.values("shards")
+        print({"jobs with shards": len(shards),"jobs resized": len(sizes), "sizes": sum(map(len, sizes.values())),
                "went back for a size": len(LEFT.read_text().split())})  # fmt: skip
-        assert sizes
+        assert sizes and shards
 
 
 def _soak(churn: Churn, minutes: float, restored: Callable[[], bool]) -> None:
