@@ -106,7 +106,7 @@ def command(
     configure("warning")
     refuse_folder(page)
     check_jobs_out(jobs_out)
-    chosen, taking = Chosen.taken(words), sections(preempt, hints, words["moldable"])
+    chosen, taking = Chosen.taken(words), sections(preempt, hints, words)
     asked = [read(trace, kind, pairs, strict) for trace in traces]
     model = model or chosen.model_for(asked)
     recorded = [chosen.jobs_of(each, model, seed) for each in asked]

@@ -78,7 +78,7 @@ def command(
 
     configure("warning")
     check_jobs_out(jobs_out)
-    chosen, taking = Chosen.taken(words), sections(preempt, hints, words["moldable"])
+    chosen, taking = Chosen.taken(words), sections(preempt, hints, words)
     asked = read(trace, kind, pairs, strict)
     model = model or chosen.model_for([asked])
     recorded = chosen.jobs_of(asked, model, seed)

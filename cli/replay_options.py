@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -264,16 +264,18 @@ def preempting(function: Any) -> Any:
         "--hints",
         default="",
         metavar="COMMENT",
-        help="With --preempt or --moldable: the comment of all jobs, such as 'slurmsched: preempt=yes ckpt=USR2@120'.",
+        help="With --preempt, --moldable or --setting resizes=true: the comment of all jobs, such as "
+        "'slurmsched: preempt=yes ckpt=USR2@120'.",
     )
     return preempt(hints(function))
 
 
-def sections(preempt: bool, hints: str, moldable: bool) -> dict[str, Any] | None:
-    """What of the configuration rules preemption; None without --preempt. --hints needs it, or --moldable."""
+def sections(preempt: bool, hints: str, words: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What of the configuration rules preemption; None without --preempt. --hints needs it, or jobs that change size.
+    words: the other options."""
     if not preempt:
-        if hints and not moldable:
-            raise click.UsageError("--hints needs --preempt or --moldable")
+        if hints and not (words["moldable"] or words["settings"].get("resizes")):
+            raise click.UsageError("--hints needs --preempt, --moldable or --setting resizes=true")
         return None
     from slurmsched.cli.framework import read_config
     from slurmsched.sim.experiments.preemption_sections import SECTIONS

@@ -302,7 +302,9 @@ class SetSize(SetGpuRequest):
     """
 
     field: ClassVar[str] = "size"
-    columns: ClassVar[tuple[str, ...]] = ("tres-per-job", "tres-per-task", "NumNodes", "NumTasks", "NumCPUs", "tres-alloc")
+    columns: ClassVar[tuple[str, ...]] = (
+        "tres-per-job", "tres-per-task", "NumNodes", "NumTasks", "NumCPUs", "tres-alloc",
+    )  # fmt: skip
 
     by: str = "node"
     nodes: int = 1

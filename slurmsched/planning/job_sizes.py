@@ -319,7 +319,8 @@ def running_sizes(
     Only what differs from what they were asked before.
 
     Of batch jobs in scope that Slurm may requeue, whose size may change, and that have run for reports.least_run_s. A
-    job is asked to grow only if that saves it more than a restart costs, as far as its progress is known.
+    job is asked to grow only if that saves it more than a restart costs, as far as its progress is known. Its nodes
+    must have so many GPUs.
     restart_cost_s: of a job without the hint and without measured restarts [s]. most: jobs that are asked anew.
     """
     jobs = snapshot.jobs
@@ -328,6 +329,8 @@ def running_sizes(
     may &= jobs_of.size_verdicts(jobs, scope) < 0  # else it would come back as it was
     ask = may & (gpus > 0) & (gpus != jobs.gpus) & _within_hints(jobs, gpus) & (jobs.run_s >= reports.least_run_s)
     ask &= (gpus < jobs.gpus) | (_saved_s(jobs, gpus) > restart_costs_s(jobs, restart_cost_s))
+    room = _most_gpus(snapshot, np.flatnonzero(ask).tolist())
+    ask[[row for row, most_gpus in room.items() if gpus[row] > most_gpus]] = False  # else it would come back as it was
     wanted = np.where(ask, gpus, 0)
     changed = may & (wanted != jobs.wanted_gpus) & ((wanted > 0) | (gpus == jobs.gpus))
     rows = ranking.order[changed[ranking.order]]

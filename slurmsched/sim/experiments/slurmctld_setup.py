@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from slurmsched.config import LeverConfig, StarvationConfig
+from slurmsched.config import JobReportsConfig, LeverConfig, StarvationConfig
 from slurmsched.errors import ConfigError, InputError
 from slurmsched.model import Plan, Ranking, Requeue, Snapshot
 from slurmsched.model.columns import Bools, Int64s, Labels
@@ -185,7 +185,7 @@ def slurm_setup(trace: Trace, described: ClusterDescription, request: ReplayRequ
     store = learns_from_ended_jobs(MemoryStore(), steering.plugins, cluster, request.past)
     quiet = steering.orders and model.calc_period_s > 0
     planner = steering.planner
-    if planner is not None and request.moldable:
+    if planner is not None and (request.moldable or model.resizes):
         planner = ExpectedStartPlanner(planner, described.cpus_known)
     return PreparedReplay(
         ReplayResult(cluster, config), planner, store, compiled=len(trace) >= COMPILE_FROM_JOBS,
@@ -218,24 +218,27 @@ def _steering(request: ReplayRequest) -> PlannerWithStore:
     word, name, parameters, _ = request.discipline
     policy = None if word in BARE else make_policy(name, parameters)
     tiers, starvation = _tiers(request), StarvationConfig(age_cap_s=request.age_cap_s)
-    lever = MOLDABLE if request.moldable else LeverConfig()
+    resizes = bool(request.settings.get("resizes"))
+    lever = MOLDABLE if request.moldable else LeverConfig(size=resizes)
+    reports = JobReportsConfig(sizes=resizes)
     if request.preempt is not None:
         if policy is None:
             raise ConfigError(f"{word} ranks no jobs, so it preempts none", key="preempt")
         sections = PreemptionSections.of(request.preempt)
         config: dict[str, Any] = {section: getattr(sections, section).model_dump() for section in SECTIONS}
-        planner = replace(sections.planner(policy, word), tiers=tiers, starvation=starvation, lever=lever)
+        planner = replace(sections.planner(policy, word), tiers=tiers, starvation=starvation, lever=lever,
+                          reports=reports)  # fmt: skip
         return PlannerWithStore(planner, (policy,), config | {"hints": request.hints}, sections.model)
     if policy is None:
         return PlannerWithStore()  # Slurm's own priority has the tiers in it
     placement = make_placement(request)
-    planner = DaemonPlanner(policy, word, EVERY_PARTITION, lever, tiers=tiers, starvation=starvation)
+    planner = DaemonPlanner(policy, word, EVERY_PARTITION, lever, tiers=tiers, starvation=starvation, reports=reports)
     preempts = request.requeue and is_preemptive(policy)
     config = {"tiers": list(request.tiers)} if tiers else {}
     config |= {"age_cap_s": request.age_cap_s} if request.age_cap_s else {}
     config |= {"moldable": True} if request.moldable else {}
     steered = RequeuePlanner(planner, placement) if preempts else planner
-    orders = not (tiers or request.age_cap_s or request.moldable)
+    orders = not (tiers or request.age_cap_s or request.moldable or resizes)
     return PlannerWithStore(steered, (policy, placement), config, orders=orders, requeues=preempts)
 
 

@@ -306,6 +306,20 @@ class SimulatedJobs:
         self.saved_s[row], self.safe_s[row] = self._progress_s(row, now_s), now_s + self.model.save_s
         return float(self.safe_s[row])
 
+    def checkpoint(self, row: int, now_s: float) -> float:
+        """When the running job has saved its work: at its next checkpoint, or after save_s if it can save at any time
+        [s]."""
+        step = self.model.checkpoint_s
+        if step in (0.0, math.inf):
+            return self.save(row, now_s)
+        rest_s = self._restart_cost_s(row) - (now_s - self.start_s[row])
+        return float(now_s + max(rest_s, 0.0) + (step - self._progress_s(row, now_s) % step) / self.speed[row])
+
+    def done(self, rows: Int64s, now_s: float) -> Floats:
+        """Share of the work of these rows that is done. (R,)."""
+        found = [self.kept_s[row] if np.isnan(self.start_s[row]) else self._progress_s(row, now_s) for row in rows]
+        return np.clip(np.array(found) / np.maximum(self.trace.duration_s[rows], 1e-9), 0.0, 1.0)
+
     def finish(self, row: int, now_s: float, state: JobState | None = None) -> None:
         """The run ended by itself or at its time limit, or in this state; what it held is not back yet."""
         self._leave(row, now_s)

@@ -72,8 +72,9 @@ class SlurmctldEvents(SlurmctldState):
 
     @property
     def undecided(self) -> bool:
-        """Whether a plan made now can differ from the last one: jobs wait, or something has changed since."""
-        return self._changed or self.waiting > 0
+        """Whether a plan made now can differ from the last one: jobs wait, something has changed since, or running jobs
+        may be asked for another size."""
+        return self._changed or self.waiting > 0 or (self.model.resizes and len(self.holdings.rows) > 0)
 
     def _submit(self, event: Event) -> bool:
         if self.job.phase[event.row] != JobPhase.FUTURE:
@@ -157,10 +158,11 @@ class SlurmctldEvents(SlurmctldState):
         return True
 
     def _saved(self, event: Event) -> bool:
-        leaves = self.model.leaves_saved and not self._stale(event) and self.job.phase[event.row] == JobPhase.RUNNING
+        leaves = self.model.leaves_saved or (self.model.resizes and self.wanted[event.row] > 0)
+        leaves = leaves and not self._stale(event) and self.job.phase[event.row] == JobPhase.RUNNING
         if leaves:
             self.requeue(event.row, self._epilog_s(event.row))
-        return leaves
+        return bool(leaves)
 
     def _write_arrives(self, event: Event) -> bool:
         action = self._writes[event.run]

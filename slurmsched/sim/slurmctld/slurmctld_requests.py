@@ -11,6 +11,7 @@ from slurmsched.model.hints import parse_hints
 from slurmsched.model.plan import (
     Action,
     AllowStart,
+    AskSize,
     DeleteReservation,
     JoinReservation,
     MoveReservation,
@@ -42,7 +43,7 @@ def step_refusal(cluster: SlurmctldState, step: Step) -> str:
             return _not_joined(cluster, step)
         case JoinReservation():
             return "" if row_in_phase(cluster, step, *_ALIVE) >= 0 else "Invalid job id specified"
-        case Requeue() | Signal():
+        case Requeue() | Signal() | AskSize():
             return "" if row_in_phase(cluster, step, JobPhase.RUNNING) >= 0 else "Job is not running"
         case SetSize():
             return _not_resized(cluster, step)
@@ -64,6 +65,8 @@ def do_step(cluster: SlurmctldState, step: Step) -> None:
             cluster.bookings.named.pop(row_in_phase(cluster, step, *_ALIVE), None)
         case Signal():
             _signal(cluster, row_in_phase(cluster, step, JobPhase.RUNNING), step.signal)
+        case AskSize():
+            cluster.ask_size(row_in_phase(cluster, step, JobPhase.RUNNING), step.gpus)
         case Requeue():
             cluster.requeue(row_in_phase(cluster, step, JobPhase.RUNNING), cluster.model.kill_wait_s)
         case AllowStart():

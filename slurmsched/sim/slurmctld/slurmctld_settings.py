@@ -75,6 +75,8 @@ class SlurmctldSettings:
     save_s: from the signal that a job's ckpt hint asks for until the work it had done by then is safe; it works on
         meanwhile.
     leaves_saved: it requeues itself then; else it works until it is told to go.
+    resizes: a running job that is asked for another size requeues itself at its next checkpoint. Jobs report their
+        progress.
     serial: share of a job's work that other numbers of GPUs do not change, by Amdahl's law.
     """
 
@@ -135,6 +137,7 @@ class SlurmctldSettings:
     checkpoint_s: float = 0.0
     save_s: float = 10.0
     leaves_saved: bool = False
+    resizes: bool = False
     serial: float = 0.02
 
     def __post_init__(self) -> None:

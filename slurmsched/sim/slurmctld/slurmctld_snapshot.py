@@ -21,6 +21,7 @@ from slurmsched.model import (
     frozen,
 )
 from slurmsched.model.columns import Bools, Int64s
+from slurmsched.model.hints import MARK
 from slurmsched.sim.cluster_layout import ClusterLayout, NodeSpec
 from slurmsched.sim.slurmctld.simulated_jobs import JobPhase
 from slurmsched.sim.slurmctld.slurmctld_settings import SlurmctldSettings
@@ -134,7 +135,7 @@ def _jobs(cluster: SimulatedSlurmctld) -> Jobs:
         "partition": Labels.of([name or default for name in asked.partition.take(rows)]),
         "qos": asked.qos.take(rows),
         "name": asked.name.take(rows),
-        "comment": asked.comment.take(rows),
+        "comment": _comments(cluster, rows),
         "nodes_asked": asked.node_list.take(rows),
         "reservation": _named(cluster, rows),
         "reason": Labels(frozen(reason, np.int32), _REASONS).take(np.arange(len(rows))),
@@ -161,12 +162,23 @@ def _jobs(cluster: SimulatedSlurmctld) -> Jobs:
         "fair_share": cluster.fair_share.factors[cluster.fair_share.tree.of_job[rows]],
         "fixed_priority": asked.fixed_priority[rows] > 0,
         "restarts": job.restarts[rows],
+        "wanted_gpus": cluster.wanted[rows],
         "requeueable": np.ones(len(rows), np.bool_),
         "first_submit_s": trace.submit_s[rows],
         "attained_gpu_s": executed_s * gpus,
         "executed_s": executed_s,
         "waiting_s": np.where(pending, now_s - job.stopped_s[rows], 0.0),
     })  # fmt: skip
+
+
+def _comments(cluster: SimulatedSlurmctld, rows: Int64s) -> Labels:
+    """The comments, with the progress of jobs that report it."""
+    texts = cluster.job.requests.comment.take(rows)
+    if not cluster.model.resizes:
+        return texts
+    done = cluster.job.done(rows, cluster.now_s).tolist()
+    return Labels.of([f"{text} {MARK} progress={share:.9f}/1" if MARK in text else text
+                      for text, share in zip(texts, done, strict=True)])  # fmt: skip
 
 
 def _named(cluster: SimulatedSlurmctld, rows: Int64s) -> Labels:

@@ -74,6 +74,7 @@ class SlurmctldState:
         self.trace = trace = trace.with_columns(time_limit_s=time_limits(trace, requests, self.layout, tree))
         self.alike = self.demand.alike(trace.time_limit_s)  # of each job, a number for what it asks for
         self.requests_differ = int(self.alike.max(initial=-1)) + 1
+        self.wanted = np.zeros(len(trace), np.int64)  # GPUs to which each job was asked to change, 0 = none
         self.gpus, self._resized = trace.gpus.copy(), dict[tuple[int, int], int]()  # a number for each new request
         self._alike_own = self.alike.copy()
         self.limits = LimitTable(self.layout, requests, amounts(trace, self.model.safe_limits), tree, RUNNING)
@@ -160,6 +161,14 @@ class SlurmctldState:
     def save(self, row: int) -> None:
         """A running job hears the signal on which it saves its work."""
         self._events.push(self.job.save(row, self._now_s), EventKind.SAVED, row, int(self.job.restarts[row]))
+
+    def ask_size(self, row: int, gpus: int) -> None:
+        """A running job is asked to change to so many GPUs, 0 = no more. It hears of it, and leaves once it has saved
+        its work."""
+        self.wanted[row] = gpus
+        if gpus and self.model.resizes:
+            saved_s = self.job.checkpoint(row, self._now_s)
+            self._events.push(saved_s, EventKind.SAVED, row, int(self.job.restarts[row]))
 
     def requeue(self, row: int, wait_s: float) -> None:
         """A running job is stopped; what it holds comes back wait_s later [s]."""
@@ -274,7 +283,7 @@ class SlurmctldState:
         self.free_resources[:, node] -= held.T
         self._hold(node, held[:, 0])
         self.holdings.take(row, node, held)
-        self.job.nodes[row] = node
+        self.job.nodes[row], self.wanted[row] = node, 0
         self.limits.use(row)
         self.budgets.started(row, self._now_s)
         self.fair_share.started(row, self._now_s)

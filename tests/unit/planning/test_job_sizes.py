@@ -492,6 +492,17 @@ def test_running_sizes__ask_who_gains_more_than_a_restart_costs(job, gpus, expec
     assert by_id(seen, running_sizes(seen, ranking, reports, scope, 120.0)) == expected
 
 
+def test_running_sizes__no_more_than_a_node_has():
+    """A job of one node would requeue itself for a size that is refused while it waits, and again after that."""
+    ranking = Ranking(np.arange(1), changes=JobChanges(gpus=np.array([4], np.int32)))
+    for size, expected in (("2x4", {1: 4}), ("2x3", {})):
+        seen = queue(RUNS, size=size)
+        assert (
+            by_id(seen, running_sizes(seen, ranking, JobReportsConfig(sizes=True), ScopeConfig(partitions=("*",))))
+            == expected
+        )
+
+
 def test_running_sizes__are_asked_of_few_jobs_a_cycle():
     """As operations begin; taking back is free."""
     seen = queue(*({**RUNS, "wanted_gpus": 3 if job == 1 else 0} for job in range(5)))

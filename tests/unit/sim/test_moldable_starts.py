@@ -7,13 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurmsched.model import Plan, SetSize
+from slurmsched.model import AskSize, Plan, SetSize
 from slurmsched.model.trace import Trace
 from slurmsched.sim.experiments.comparison import policy_title, with_moldable_starts
 from slurmsched.sim.experiments.replay_request import ReplayRequest
 from slurmsched.sim.experiments.replay_session import ReplaySession
 from slurmsched.sim.moldable_starts import planned_starts, with_run_times
 from slurmsched.sim.slurmctld.job_demands import SubmittedRequests
+from slurmsched.sim.slurmctld.simulated_jobs import JobPhase
 from slurmsched.sim.slurmctld.simulated_slurmctld import SimulatedSlurmctld
 from slurmsched.sim.slurmctld.slurmctld_settings import SlurmctldSettings
 
@@ -91,3 +92,48 @@ def test_compare__without_and_with() -> None:
     slurm = replace(SLURM, policy="slurm")
     found = with_moldable_starts([replace(SLURM, moldable=True), replace(slurm, moldable=True)])
     assert [policy_title(each) for each in found] == ["fifo", "fifo +moldable", "slurm"]
+
+
+# Job 1 may have all eight GPUs once job 2 has ended, and is asked for that by the next cycle, at 2,040 s.
+GROWS = Trace.of(job_id=[1, 2], gpus=[4, 4], submit_s=[0, 1], duration_s=[20_000, 2_000],
+                 time_limit_s=[90_000, 5_000], comment=["slurmsched: min_gpus=1 max_gpus=8", ""])  # fmt: skip
+
+
+@pytest.mark.parametrize(("checkpoint_s", "leaves_s"), [(0.0, 2_050.0), (900.0, 2_700.0)])
+def test_resizes__a_running_job_grows_after_its_next_checkpoint(checkpoint_s: float, leaves_s: float) -> None:
+    """It saves for 10 s, or goes on to its checkpoint. It may start 120 s after it went back to the queue, restarts in
+    30 s, and has double the GPUs for the rest."""
+    request = replace(SLURM, policy="dorm", settings={"resizes": True, "checkpoint_s": checkpoint_s})
+    done = ReplaySession(GROWS, request).run().outcomes
+    assert done.end_s[0] == pytest.approx(leaves_s + 120.0 + 30.0 + (20_000.0 - leaves_s) / SLOWER)
+    assert (done.preemptions.tolist(), done.gpu_share.tolist()) == ([1, 0], [2.0, 1.0])
+    without = ReplaySession(GROWS, replace(request, settings={})).run().outcomes
+    assert (without.end_s[0], without.preemptions.tolist()) == (20_000.0, [0, 0])
+
+
+def test_resizes__not_where_a_restart_costs_more() -> None:
+    """With 60 s to go; the job says by its progress how much that is."""
+    short = GROWS.with_columns(duration_s=np.array([2_100.0, 2_000.0]))
+    found = ReplaySession(short, replace(SLURM, policy="dorm", settings={"resizes": True})).run().outcomes
+    assert (found.end_s[0], found.preemptions.tolist()) == (2_100.0, [0, 0])
+
+
+def test_ask_size__holds_for_one_run_until_it_is_withdrawn() -> None:
+    """A job that waits cannot be asked. One that is asked shows it until it starts again."""
+    model = SlurmctldSettings(backfill="none", batch_sched_delay_s=0.0, requeue_delay_s=0.0, resizes=True)
+    made = SimulatedSlurmctld(TWO, [8], model, requests=SubmittedRequests.plain(2))
+    made.advance(10.0)
+
+    def told(job_id: int, submit_s: float, gpus: int) -> str:
+        return made.apply(Plan((AskSize(job_id, submit_s, "why", gpus=gpus),))).outcomes[0].message
+
+    assert told(2, 1.0, 4) == "Job is not running"
+    assert (told(1, 0.0, 2), told(1, 0.0, 0)) == ("", "")
+    made.advance(25.0)
+    assert made.job.restarts.tolist() == [0, 0]
+    told(1, 0.0, 2)
+    assert made.read().jobs.wanted_gpus.tolist() == [2, 0]
+    made.advance(35.0)
+    assert (made.job.restarts.tolist(), made.read().jobs.wanted_gpus.tolist()) == ([1, 0], [2, 0])
+    made.advance(1_100.0)  # job 2 was first
+    assert (made.job.phase[0], made.wanted.tolist()) == (JobPhase.RUNNING, [0, 0])

@@ -319,7 +319,8 @@ def test_recheck__other_gres_are_part_of_what_a_job_asks_for():
     """Its user added some to a request of ours: its own is not written over them, at undo neither."""
     back = SetSize(7, 100.0, "", "size-7", "gpu:2", "gpu:4", "gpu:2")
     for more, rule in (("", ""), (",gres/nic:1", "request")):
-        seen = Recheck(Answers(squeue=f"7|100|5|PENDING|(null)||gres/gpu:4{more}|100|1|1|1|cpu=1,node=1|N/A|N/A|\n"))([back])
+        squeue = f"7|100|5|PENDING|(null)||gres/gpu:4{more}|100|1|1|1|cpu=1,node=1|N/A|N/A|\n"
+        seen = Recheck(Answers(squeue=squeue))([back])
         refused = refusal(back, GateContext(seen=seen), GateTime.SEND)
         assert (refused.rule if refused else "") == rule
 
