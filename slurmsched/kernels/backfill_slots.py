@@ -84,51 +84,114 @@ class ReadyBy(NamedTuple):
     added: Int64s
 
 
-# Over 30 lines: half is signature and docstring.
+# Over 30 lines: a third is signature and docstring; slots are walked through once for all that is asked of them.
 @kernel
-def unreserved(
+def next_try(
     table: SlotTable,
     slots: int,
-    first: int,
     from_s: float,
-    until: float,
+    limit_s: float,
+    window_end: float,
     usable: Int64s,
     still_open: Int64s,
     ready: ReadyBy,
-    may_stop: bool,
-) -> tuple[float, bool]:
-    """Write to still_open the usable nodes that no reservation holds in [from_s, until].
+    tried: bool,
+    again: bool,
+) -> tuple[float, float, bool, bool]:
+    """The first try, from from_s on, at which a job may fit on the usable nodes that no reservation holds then.
 
-    Returns when to try again, -1 = never, and whether the job may fit on those nodes before that. Where it cannot and
-    may_stop, still_open is not finished.
+    Returns the time of the try, when to try again, -1 = never, and whether it may fit. Then whether it found enough
+    nodes unreserved at this try or one before. If it may fit at none these are of the last try.
 
     slots: how many of the table are in use.
-    first: that many of them end by from_s.
-    usable, still_open: (W,) int64.
+    limit_s: how long the nodes must stay unreserved [s].
+    usable, still_open: (W,) int64. still_open is set to the nodes.
+    tried: whether it found enough nodes unreserved before.
+    again: whether there are further tries.
     To try again is worth it at the end of the first slot after which nodes are free that are not before it.
     """
-    begin, end, opened, soon = table.begin, table.end, table.opened, ready.words
-    later, known = -1.0, False
-    still_open[:] = usable
-    for k in range(first, slots):
-        if later < 0 and k + 1 < slots:
-            gained = 0  # usable nodes that are open after, and not both still open and open now
+    begin, end, opened, soon, nodes, first = table.begin, table.end, table.opened, ready.words, ready.nodes, 0
+    gone, by_ready, able, run_end, added = ready.ready, ready.by_ready, ready.able, ready.end, ready.added
+    while True:
+        while first < slots and end[first] <= from_s:
+            first += 1
+        later, until, may_fit = -1.0, from_s + limit_s, True
+        still_open[:] = usable
+        for k in range(first, slots):
+            known = later >= 0
+            if not known and k + 1 < slots:
+                gained = 0  # usable nodes that are open after, and not both still open and open now
+                for w in range(still_open.size):
+                    gained |= usable[w] & opened[k + 1, w] & ~(still_open[w] & opened[k, w])
+                later = end[k] if gained else later
+            if begin[k] > until:
+                if later < 0 and k + 2 < slots:
+                    later = end[k + 1]
+                break
             for w in range(still_open.size):
-                gained |= usable[w] & opened[k + 1, w] & ~(still_open[w] & opened[k, w])
-            later = end[k] if gained else later
-        if begin[k] > until:
-            if later < 0 and k + 2 < slots:
-                later = end[k + 1]
+                still_open[w] &= opened[k, w]
+            if later >= 0:
+                if not known:
+                    added[0] = add_ready(gone, by_ready, able, run_end, soon, added[0], later)
+                may_fit = not tried or as_many(still_open, soon, nodes)
+                if not may_fit:
+                    break
+        if may_fit and later >= 0:
+            added[0] = add_ready(gone, by_ready, able, run_end, soon, added[0], later)
+            may_fit = as_many(still_open, soon, nodes)
+        enough = (may_fit or not tried) and nodes_in(still_open) >= nodes
+        tried = tried or enough
+        if (may_fit and enough) or later < 0 or later > window_end or not again:
+            return from_s, later, may_fit and enough, tried
+        from_s = later
+
+
+@kernel
+def last_gain(table: SlotTable, slots: int, by_s: float, usable: Int64s, now: float) -> float:
+    """The end, by_s at the latest, of the last slot after which usable nodes are open that are not open in it; now if
+    there is none [s]. usable: (W,).
+
+    Every job on these nodes is tried at each such time, if it does not start before.
+    """
+    end, opened = table.end, table.opened
+    for k in range(slots - 2, -1, -1):
+        if end[k] <= by_s and gains(opened, k, usable):
+            return float(end[k])
+    return now
+
+
+@kernel
+def gains(opened: Int64s, k: int, usable: Int64s) -> bool:
+    """Whether usable (W,) nodes are open after slot k of a SlotTable that are not open in it."""
+    gained = 0
+    for w in range(usable.size):
+        gained |= usable[w] & opened[k + 1, w] & ~opened[k, w]
+    return gained != 0
+
+
+@kernel
+def enough_before(
+    table: SlotTable, slots: int, before_s: float, usable: Int64s, nodes: int, limit_s: float, still_open: Int64s
+) -> bool:
+    """Whether a job tried before that time ever finds so many usable nodes unreserved for its time.
+
+    usable: (W,). still_open: (W,), overwritten.
+    """
+    begin, opened = table.begin, table.opened
+    for first in range(slots):
+        if begin[first] >= before_s:
             break
-        for w in range(still_open.size):
-            still_open[w] &= opened[k, w]
-        if later >= 0:
-            if not known:
-                add_ready(ready, later)
-                known = True
-            if may_stop and not as_many(still_open, soon, ready.nodes):
-                return later, False
-    return later, not known or as_many(still_open, soon, ready.nodes)
+        if first > 0 and not gains(opened, first - 1, usable):
+            continue
+        still_open[:] = usable
+        for k in range(first, slots):
+            if begin[k] > begin[first] + limit_s:
+                break
+            for w in range(usable.size):
+                still_open[w] &= opened[k, w]
+        if nodes_in(still_open) >= nodes:
+            return True
+    return False
 
 
 @kernel
@@ -155,16 +218,21 @@ def may_start(
 
 
 @kernel
-def add_ready(ready: ReadyBy, by_s: float) -> None:
-    """Add to ready.words the nodes that hold what the job needs once the running jobs that end by then are gone."""
-    place = ready.added[0]
-    while place < ready.able:
-        n = ready.by_ready[place]
-        if ready.ready[n] > 0 and ready.end[ready.ready[n] - 1] > by_s:
+def add_ready(
+    ready: Int64s, by_ready: Int64s, able: int, end: Floats, words: Int64s, place: int, by_s: float
+) -> int:  # fmt: skip
+    """Add to words the nodes that hold what the job needs once the running jobs that end by then are gone.
+
+    place: how many of by_ready are in words. Returns how many are then. The others: see ReadyBy. Plain arrays, since
+    numba counts a reference to each array that a call takes out of a tuple.
+    """
+    while place < able:
+        n = by_ready[place]
+        if ready[n] > 0 and end[ready[n] - 1] > by_s:
             break
-        ready.words[n // BITS] |= 1 << (n % BITS)
+        words[n // BITS] |= 1 << (n % BITS)
         place += 1
-    ready.added[0] = place
+    return place
 
 
 @kernel
@@ -203,11 +271,9 @@ def reserve(table: SlotTable, slots: int, slot: float, slot_end: float, nodes: I
     for edge in (slot, slot_end):
         for k in range(slots):
             if begin[k] < edge < end[k]:
-                for row in range(slots, k + 1, -1):
-                    begin[row], end[row] = begin[row - 1], end[row - 1]
-                    opened[row] = opened[row - 1]
-                begin[k + 1], end[k + 1], end[k] = edge, end[k], edge
-                opened[k + 1] = opened[k]
+                for row in range(slots, k, -1):
+                    copy_slot(begin, end, opened, row - 1, row)
+                begin[k + 1], end[k] = edge, edge
                 slots += 1
                 break
     for k in range(slots):
@@ -215,6 +281,14 @@ def reserve(table: SlotTable, slots: int, slot: float, slot_end: float, nodes: I
             for w in range(nodes.size):
                 opened[k, w] &= ~nodes[w]
     return slots
+
+
+@kernel
+def copy_slot(begin: Floats, end: Floats, opened: Int64s, k: int, to: int) -> None:
+    """Write slot k of a SlotTable to row `to`."""
+    begin[to], end[to] = begin[k], end[k]
+    for w in range(opened.shape[1]):
+        opened[to, w] = opened[k, w]
 
 
 @kernel
@@ -227,11 +301,13 @@ def merged(table: SlotTable, slots: int, slot: float, slot_end: float) -> int:
     while k + 1 < slots and end[k + 1] < slot:
         k += 1
     while k + 1 < slots and end[k] <= slot_end:
-        if (opened[k] == opened[k + 1]).all():
+        differs = 0
+        for w in range(opened.shape[1]):
+            differs |= opened[k, w] ^ opened[k + 1, w]
+        if differs == 0:
             end[k] = end[k + 1]
             for row in range(k + 1, slots - 1):
-                begin[row], end[row] = begin[row + 1], end[row + 1]
-                opened[row] = opened[row + 1]
+                copy_slot(begin, end, opened, row + 1, row)
             return slots - 1
         k += 1
     return slots
@@ -381,11 +457,12 @@ def pick_later(
     if nodes == 1 and not request.least_loaded:
         chosen[first_ready(last_ready, mask, gone, order)] = 2 if differs else 1
         return
-    cpus = free[1].copy()
+    cpus, run_order, first, node_count, node, held = (
+        free[1].copy(), runs.order, runs.first, runs.node_count, runs.node, runs.held,
+    )  # fmt: skip
     for i in range(gone):
-        first = runs.first[runs.order[i]]
-        for k in range(first, first + runs.node_count[runs.order[i]]):
-            cpus[runs.node[k]] += runs.held[k, 1]
+        for k in range(first[run_order[i]], first[run_order[i]] + node_count[run_order[i]]):
+            cpus[node[k]] += held[k, 1]
     missing = nodes - 1 if differs else nodes
     take_needed(mask & (ready <= gone), cpus, missing, request.least_loaded, order, chosen)
     if differs:

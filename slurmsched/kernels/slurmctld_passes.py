@@ -12,10 +12,13 @@ from slurmsched.kernels.backfill_slots import (
     ReadyBy,
     Runs,
     SlotTable,
+    as_many,
+    enough_before,
     last_end,
+    last_gain,
     may_start,
     merged,
-    nodes_in,
+    next_try,
     overlaps,
     pack,
     pick_later,
@@ -24,7 +27,6 @@ from slurmsched.kernels.backfill_slots import (
     runs_to_go,
     tested_after,
     unpack,
-    unreserved,
 )
 from slurmsched.kernels.slurmctld_nodes import (
     NodeOrder,
@@ -251,17 +253,6 @@ class ReadyNodes(NamedTuple):
     able: Int64s
 
 
-class IdleNodes(NamedTuple):
-    """Nodes that hold a need now and do not complete a job, for the C distinct needs of the jobs.
-
-    words: (C, W) int64, as pack sets them.
-    known: (C,) bool, whether they are those of now.
-    """
-
-    words: Int64s
-    known: Bools
-
-
 # Over 30 lines: one pass in slurmctld's own order; each job changes the slots, runs and counts for the next.
 @kernel
 def backfill_pass(
@@ -289,6 +280,8 @@ def backfill_pass(
     - then others in windows of time, but none that ends after the next try begins.
 
     The start is the end of the last job taken that holds a node of the job; if last_of_all, of the last job taken.
+    A try is left out where one before, of a job that asks for the same for no longer, found too few nodes in time. Both
+    what is unreserved and what is free only shrinks in a pass. A try whose nodes are reserved later on proves nothing.
     Source: Slurm's sched/backfill and select/cons_tres (will-run).
     """
     now, step, jobs_count, width = rules.now, rules.step, jobs.nodes.size, cluster.usable.shape[1]
@@ -305,15 +298,21 @@ def backfill_pass(
     known = ready_table(jobs, width)
     ready, by_ready, able, of_need, of_last = known.ready, known.by_ready, known.able, known.of_need, known.of_last
     soon, added = np.zeros(bits.size, np.int64), np.zeros(1, np.int64)
-    idle, final = IdleNodes(np.zeros((able.size, bits.size), np.int64), np.zeros(able.size, np.bool_)), jobs_count - 1
+    idle, idle_known, final = np.zeros((able.size, bits.size), np.int64), np.zeros(able.size, np.bool_), jobs_count - 1
     of_group = np.zeros((jobs.group.max() + 1, rules.most_of_group.size), np.int64)
     start_of = np.full(jobs_count, np.inf)  # in a partition before
+    kind, ruled_out, never_closed = kinds_of(jobs, of_need, of_last), np.full(jobs_count, now), table.opened[0].copy()
+    for k in range(1, slots):
+        never_closed &= table.opened[k]
     rejected, in_array, current, tested = 0, 0, 0, 0
     for j in range(jobs_count):
-        while final >= j and not may_start(
-            table, slots, now + limit_s[final], pools[pool[final]],
-            idle_nodes(idle, free, completing, known.shapes, of_last[final], mask), nodes[final], still_open,
-        ):  # fmt: skip
+        while final >= j:
+            if not idle_known[of_last[final]]:
+                idle_known[of_last[final]] = True
+                set_idle(free, completing, known.shapes, of_last[final], mask, idle)
+            until = now + limit_s[final]
+            if may_start(table, slots, until, pools[pool[final]], idle[of_last[final]], nodes[final], still_open):
+                break
             final -= 1
         if final < j:
             break  # reservations of jobs behind the last one that may start change nothing
@@ -331,31 +330,34 @@ def backfill_pass(
             rejected = array[j]
         if not within_limits(room, limit[j], amount[j]) or passed_over(rules, of_group, jobs.group[j]):
             continue
-        tried, before_j = False, started
+        before_j, tried = started, as_many(never_closed, pools[pool[j]], nodes[j])
         request, later = NodeRequest(nodes[j], need[j], last[j], jobs.least_loaded[j]), now
+        if jobs.reserves[j] and table.end[0] >= now + 1.0:
+            later = last_gain(table, slots, ruled_out_by(kind, limit_s, ruled_out, j), pools[pool[j]], now)
+        first, ruled_out[j] = later, np.inf
         for shape in (of_need[j], of_last[j]):
             if able[shape] < 0:
                 update_ready(free, runs, filled, known, shape)
-        past, least = 0, ready_by(known, of_last[j], nodes[j], runs.end, soon, added)
+        least = ready_by(known, of_last[j], nodes[j], runs.end, soon, added)
         while later <= rules.window_end:
-            from_s = later
-            until = from_s + limit_s[j]
-            while past < slots and table.end[past] <= from_s:
-                past += 1
-            later, may_fit = unreserved(table, slots, past, from_s, until, pools[pool[j]], still_open, least, tried)
+            from_s, later, may_fit, tried = next_try(
+                table, slots, later, limit_s[j], rules.window_end, pools[pool[j]], still_open, least, tried,
+                jobs.reserves[j],
+            )  # fmt: skip
             start = np.inf
-            enough = (may_fit or not tried) and nodes_in(still_open) >= nodes[j]
-            tested, tried = tested + (1 if enough and not tried else 0), tried or enough
-            if may_fit and enough:
+            if may_fit:
                 unpack(still_open, mask)
                 to_go = runs_until_fit(ready, by_ready, able, mask, nodes[j], of_need[j], of_last[j])
                 if to_go >= 0:
+                    if to_go == 0 or runs.end[to_go - 1] <= min(later if later >= 0 else np.inf, rules.window_end):
+                        ruled_out[j] = min(ruled_out[j], from_s)
                     start = future_start(
                         rules, free, runs, filled, to_go, ready[of_need[j]], ready[of_last[j]], mask, request, chosen,
                         from_s, later if later >= 0 else np.inf,
                     )  # fmt: skip
             if start == np.inf:
                 if later < 0 or not jobs.reserves[j]:
+                    ruled_out[j] = min(ruled_out[j], later if later >= 0 else np.inf)
                     break
                 continue
             start = max(start, from_s)
@@ -376,7 +378,7 @@ def backfill_pass(
                 use_limits(room, limit[j], amount[j])
                 filled, started, rejected, start_of[jobs.job[j]] = filled + 1, started + 1, 0, now
                 able[:] = -1
-                idle.known[:] = False
+                idle_known[:] = False
                 break
             if later >= 0 and start > later:
                 continue
@@ -385,12 +387,16 @@ def backfill_pass(
                 if made >= rules.most_records:
                     return given[:used].copy(), True
                 before, slots = slots, reserve(table, slots, slot, slot_end, bits)
+                never_closed &= ~bits
                 made += slots - before
                 slots = merged(table, slots, slot, slot_end)
                 in_array += 1 if array[j] > 0 else 0
                 most = rules.most_of_array if jobs.throttle[j] < 0 else min(rules.most_of_array, room[jobs.throttle[j]])
                 rejected = array[j] if in_array >= most else 0
             break
+        if first > now and not tried:
+            tried = enough_before(table, slots, first, pools[pool[j]], nodes[j], limit_s[j], still_open)
+        tested += 1 if tried else 0
         if started > before_j and (started >= rules.most_started or tested >= rules.most_tested):
             break
     return given[:used].copy(), True
@@ -427,14 +433,14 @@ def passed_over(rules: BackfillRules, of_group: Int64s, group: Int64s) -> bool:
 
 
 @kernel
-def idle_nodes(idle: IdleNodes, free: Int64s, completing: Bools, shapes: Int64s, shape: int, mask: Bools) -> Int64s:
-    """The nodes of a row of shapes, as pack sets them, (W,). free: (3, N). completing, mask: (N,); mask is changed."""
-    if not idle.known[shape]:
-        for n in range(mask.size):
-            mask[n] = not completing[n] and holds(free, shapes[shape], n)
-        pack(mask, idle.words[shape])
-        idle.known[shape] = True
-    return idle.words[shape]
+def set_idle(free: Int64s, completing: Bools, shapes: Int64s, shape: int, mask: Bools, idle: Int64s) -> None:
+    """Set a row of idle (C, W) to the nodes that hold that row of shapes (C, R) now and do not complete a job.
+
+    free: (R, N). completing: (N,). mask: (N,), overwritten.
+    """
+    for n in range(mask.size):
+        mask[n] = not completing[n] and holds(free, shapes[shape], n)
+    pack(mask, idle[shape])
 
 
 @kernel
@@ -497,15 +503,44 @@ def shapes_of(need: Int64s, last: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     jobs, kinds = need.shape
     shapes, places, known = np.empty((2 * jobs, kinds), np.int64), np.empty((2, jobs), np.int64), 0
     for j in range(jobs):
-        for side in range(2):
-            row = need[j] if side == 0 else last[j]
+        for side, rows in enumerate((need, last)):
             place = 0
-            while place < known and (shapes[place] != row).any():
+            while place < known and differ(shapes, place, rows, j):
                 place += 1
-            shapes[place] = row
+            for r in range(kinds):
+                shapes[place, r] = rows[j, r]
             places[side, j] = place
             known = max(known, place + 1)
     return shapes[:known].copy(), places[0], places[1]
+
+
+@kernel
+def differ(one: Int64s, place: int, other: Int64s, j: int) -> bool:
+    """Whether a row of one (., R) differs from row j of the other."""
+    differs = 0
+    for r in range(one.shape[1]):
+        differs |= one[place, r] ^ other[j, r]
+    return differs != 0
+
+
+@kernel
+def kinds_of(jobs: QueuedJobs, of_need: Int64s, of_last: Int64s) -> Int64s:
+    """The same number for jobs that ask for the same but for time. (J,). of_need, of_last: as ReadyNodes has them."""
+    shapes, nodes = max(of_need.max(), of_last.max()) + 1, jobs.nodes.max() + 1
+    return ((jobs.pool * shapes + of_need) * shapes + of_last) * nodes + jobs.nodes
+
+
+@kernel
+def ruled_out_by(kind: Int64s, limit_s: Floats, ruled_out: Floats, j: int) -> float:
+    """Until when job j cannot start, since one like it before that asks for no more time could not [s].
+
+    kind: (J,), as kinds_of gives it. ruled_out: (J,) until when each job before could not start [s].
+    """
+    until = -np.inf
+    for i in range(j):
+        if kind[i] == kind[j] and limit_s[i] <= limit_s[j]:
+            until = max(until, ruled_out[i])
+    return until
 
 
 @kernel

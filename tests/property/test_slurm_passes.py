@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.unit.kernels.pass_cases import Scene, check_backfill_pass, check_main_pass, check_pick_nodes, scene_of
 
-scenes = st.randoms(use_true_random=False).map(scene_of)
+scenes = st.builds(scene_of, st.randoms(use_true_random=False), st.booleans())
 
 
 @given(scenes, st.booleans())

@@ -26,8 +26,8 @@ LIMITS = ("a", "b")
 Scene = dict[str, Any]
 
 
-def scene_of(chance: Random) -> Scene:
-    """A few nodes, running jobs on them, closed times, and a queue."""
+def scene_of(chance: Random, alike: bool = False) -> Scene:
+    """A few nodes, running jobs on them, closed times, and a queue. alike: jobs ask for the same but for time."""
     width, kinds = chance.randint(1, 6), chance.randint(3, 4)
 
     def flag() -> bool:
@@ -62,6 +62,8 @@ def scene_of(chance: Random) -> Scene:
             "least_loaded": chance.choice([False, False, True]),
             "job": chance.choice(sorted({each["job"] for each in jobs} | {len(jobs)})),
         })  # fmt: skip
+    if alike:
+        return _crowded(scene_of(chance), chance)
     return {
         "free": [amounts(4, 8, 9, 8) for _ in range(width)],
         "completing": some_nodes() if flag() else set(),
@@ -75,17 +77,40 @@ def scene_of(chance: Random) -> Scene:
     }
 
 
+def _crowded(scene: Scene, chance: Random) -> Scene:
+    """The scene with few free GPUs, more that runs, and a dozen jobs that ask for one of two things but for time. The
+    lesser one may start at once, where the reservations of the others leave room."""
+    width, kinds = len(scene["free"]), len(scene["free"][0])
+    needs = [[gpus, *[1] * (kinds - 1)] for gpus in (chance.randint(2, 3), 1)]
+    one = {"array": 0, "limits": {}, "counts": {}, "throttle": "", "group": [0, 0, 0], "bound": False}
+    jobs = list[dict[str, Any]]()
+    for k in range(12):
+        job, need = scene["jobs"][0], needs[0 if k < 9 else 1]
+        jobs.append(job | one | {
+            "need": need, "last": need, "job": k, "reserves": chance.random() < 0.9,
+            "limit_s": chance.choice([20.0, 60.0, 110.0, 120.0, 300.0, 600.0]),
+        })  # fmt: skip
+    return scene | {
+        "free": [[chance.choice([0, 1, 1]), *[20] * (kinds - 1)] for _ in range(width)],
+        "runs": [(float(chance.choice([90, 110, *range(130, 1_100, 10)])), {n: needs[0]})
+                 for n in range(width) for _ in range(2)],
+        "jobs": jobs,
+        "window_end": NOW + chance.choice([500.0, 1_200.0]),
+    }  # fmt: skip
+
+
 def columns(scene: Scene) -> dict[str, Any]:
     """The scene as the kernels take it."""
     jobs, width = scene["jobs"], len(scene["free"])
+    pools = sorted({tuple(sorted(job["pool"])) for job in jobs})
 
     def masks(sets: list[set[int]]) -> np.ndarray:
         return np.array([[n in chosen for n in range(width)] for chosen in sets], np.bool_).reshape(-1, width)
 
     return {
         "free": np.array(scene["free"], np.int64).T.copy(),
-        "usable": masks([job["pool"] for job in jobs]),
-        "pool": np.arange(len(jobs)),
+        "usable": masks([set(pool) for pool in pools]),
+        "pool": np.array([pools.index(tuple(sorted(job["pool"]))) for job in jobs]),
         "members": masks(scene["members"]),
         "part": np.array([job["part"] for job in jobs]),
         "nodes": np.array([job["nodes"] for job in jobs]),
@@ -137,7 +162,7 @@ def check_pick_nodes(scene: Scene, shortest: bool) -> None:
     c, taken, order = columns(scene), np.zeros(len(scene["free"]), np.int64), (shortest, scene["weight"])
     for j, job in enumerate(scene["jobs"]):
         request = NodeRequest(job["nodes"], c["need"][j], c["last"][j], job["least_loaded"])
-        fits = pick_nodes(c["free"], c["usable"][j], request, node_order(order), taken)
+        fits = pick_nodes(c["free"], c["usable"][c["pool"][j]], request, node_order(order), taken)
         assert ({n: int(k) for n, k in enumerate(taken) if k} if fits else None) == naive.pick(
             scene["free"], job["pool"], job, order
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 
 from slurmsched.kernels import backfill_slots
-from slurmsched.kernels.backfill_slots import MOST_REMOVED, Runs, SlotTable, merged
+from slurmsched.kernels.backfill_slots import MOST_REMOVED, Runs, SlotTable, enough_before, last_gain, merged
 
 
 @pytest.mark.parametrize(("slot", "slot_end", "edges"), [
@@ -48,6 +50,26 @@ def test_tested_after__tests_after_each_window(to_go: int, bound: float, tested:
     """Four jobs hold the node that the job may have, a fifth one another."""
     runs = jobs_that_end(np.array([60.0, 200.0, 2_000.0, 2_005.0, 9_000.0]), np.array([0, 0, 0, 0, 1]))
     assert backfill_slots.tested_after(to_go, 0.0, runs, 5, np.array([True, False]), 0, bound) == tested
+
+
+def test_last_gain_and_enough_before__agree_with_sets_of_nodes() -> None:
+    """A job is tried at first, and where nodes are open that were not in the slot before; then it wants enough of them
+    for its time."""
+    for seed in range(200):
+        chance = Random(seed)
+        opened = [chance.randint(0, 15) for _ in range(chance.randint(1, 5))]
+        usable, nodes, limit_s = chance.randint(1, 15), chance.randint(1, 3), chance.choice([30.0, 60.0, 150.0])
+        begin, by_s = 60.0 * np.arange(len(opened)), chance.choice([-np.inf, 70.0, 120.0, np.inf])
+        table, pool = SlotTable(begin, begin + 60.0, np.array(opened)[:, None]), np.array([usable])
+        tries = [0, *(k for k in range(1, len(opened)) if usable & opened[k] & ~opened[k - 1])]
+        assert last_gain(table, len(opened), by_s, pool, 0.0) == max(60 * k for k in tries if 60 * k <= max(by_s, 0))
+        found = False
+        for k in (k for k in tries if begin[k] < by_s):
+            still_open = usable
+            for each in range(k, len(opened)):
+                still_open &= opened[each] if begin[each] <= begin[k] + limit_s else 15
+            found = found or still_open.bit_count() >= nodes
+        assert enough_before(table, len(opened), by_s, pool, nodes, limit_s, np.zeros(1, np.int64)) == found
 
 
 def jobs_that_end(end: np.ndarray, on: np.ndarray) -> Runs:

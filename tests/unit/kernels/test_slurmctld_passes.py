@@ -14,6 +14,8 @@ from slurmsched.kernels.slurmctld_passes import BackfillRules, future_start, run
 from slurmsched.model.columns import Int64s
 from tests.unit.kernels.pass_cases import check_backfill_pass, check_main_pass, check_pick_nodes, scene_of
 
+ALIKE_SCENES = 100
+
 
 def start_of(on: Int64s, *, nodes: int, gpus: int, from_s: float, last_of_all: bool = False) -> tuple[float, list[int]]:
     """When a job of one node could start, and where, if jobs of as many GPUs end at 60 and 70 on the nodes `on`."""
@@ -61,6 +63,17 @@ def test_passes__agree_with_reference_on_fixed_scenes() -> None:
             scene, chance.choice([0.0, 60.0]), most, most_of_array, most_records, most_tested, most_of_group, shortest,
             last_of_all,
         )  # fmt: skip
+
+
+def test_backfill_pass__jobs_alike_agree_with_reference_on_fixed_scenes() -> None:
+    """A job that is not tried before one like it could start gets what it gets where it is tried from now on.
+
+    The last three reach what none before does: a start that moves others, and jobs that get no reservation.
+    """
+    for seed in (*range(ALIKE_SCENES), 1_497, 2_742, 5_372):
+        chance = Random(seed)
+        scene, step, most_tested = scene_of(chance, alike=True), chance.choice([0.0, 60.0]), chance.randint(3, 12)
+        check_backfill_pass(scene, step, 7, 3, 30, most_tested, (0, 0, 0), False, chance.random() < 0.5)
 
 
 @pytest.mark.parametrize(("pool", "runs", "block", "window_end"), [
