@@ -175,15 +175,15 @@ Start = tuple[int, Int64s, Int64s]  # row, its nodes (K,), and of each 1 if it g
 
 def anyone_fits(cluster: SlurmctldState) -> bool:
     """Whether enough nodes are idle for any job that may start; else no pass starts one."""
-    demand, rows = cluster.demand, _one_of_each(cluster, cluster.job.startable(cluster.now_s))
+    demand, rows = cluster.demand, _one_of_each_shape(cluster, cluster.job.startable(cluster.now_s))
     idle = PassNodes(cluster.free_resources, (cluster.completing > 0) | ~cluster.open_nodes, demand.usable)
     return bool(any_fits(idle, demand.pool[rows], demand.nodes[rows], demand.last[rows]))
 
 
-def _one_of_each(cluster: SlurmctldState, rows: Int64s) -> Int64s:
-    """One of the rows for each request among them."""
-    found = np.full(cluster.requests_differ, -1, np.int64)
-    found[cluster.alike[rows]] = rows
+def _one_of_each_shape(cluster: SlurmctldState, rows: Int64s) -> Int64s:
+    """One of the rows for each request among them, whatever their time limits."""
+    found = np.full(cluster.shapes, -1, np.int64)
+    found[cluster.shape[rows]] = rows
     return found[found >= 0]
 
 

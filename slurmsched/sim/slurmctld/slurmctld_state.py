@@ -74,6 +74,8 @@ class SlurmctldState:
         self.trace = trace = trace.with_columns(time_limit_s=time_limits(trace, requests, self.layout, tree))
         self.alike = self.demand.alike(trace.time_limit_s)  # of each job, a number for what it asks for
         self.requests_differ = int(self.alike.max(initial=-1)) + 1
+        self.shape = self.demand.alike(np.zeros(len(trace)))  # likewise, for however long
+        self.shapes = int(self.shape.max(initial=-1)) + 1
         self.wanted = np.zeros(len(trace), np.int64)  # GPUs to which each job was asked to change, 0 = none
         self.gpus, self._resized = trace.gpus.copy(), dict[tuple[int, int], int]()  # a number for each new request
         self._alike_own = self.alike.copy()
@@ -268,6 +270,7 @@ class SlurmctldState:
             self.requests_differ += (own, gpus) not in self._resized
             own = self._resized.setdefault((own, gpus), self.requests_differ - 1)
         self.alike[row], self.gpus[row] = own, gpus
+        self.shape[row], self.shapes = self.shapes, self.shapes + 1
         has, asked = amdahl(np.array([gpus, self.trace.gpus[row]]), self.model.serial)
         self.job.speed[row] = has / asked
         self.job.changed(row)
