@@ -215,11 +215,13 @@ class Churn:
     def _kept_in_vain(self, ours: Container[str], seen: list[dict[str, str]], cycles: int) -> Iterator[str]:
         """Two whole cycles after its job was kept from its start a reservation is gone: none but the one under way
         then, which may have looked before, comes on top. cycles: done before Slurm was read."""
-        waits = {int(job["JobId"]) for job in seen if "PENDING" in job["JobState"]}
+        waits = {int(job["JobId"]): job for job in seen if "PENDING" in job["JobState"]}
         self.changed = {job: at for job, at in self.changed.items() if job in waits and at[0] in ours}
         for job, (name, before) in self.changed.items():
             if cycles - before > 3:
-                yield f"{name} is there {cycles - before} cycles after job {job} was kept from its start"
+                shown = {key: waits[job].get(key) for key in ("NumNodes", "JobState", "Reason", "StartTime")}
+                yield (f"{name} is there {cycles - before} cycles after job {job} was kept from its start: {shown}, "
+                       f"{self.operations.get(name.removeprefix('slurmsched-'))}")  # fmt: skip
 
     def _moved_too_often(self, seen: list[dict[str, str]]) -> Iterator[str]:
         for job in seen:

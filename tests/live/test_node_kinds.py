@@ -138,9 +138,9 @@ def asked(job: int) -> str:
     return run("squeue", "-h", "-a", "-j", str(job), "-O", "tres-per-node:0|,ReqNodes:0").out.strip()
 
 
-def runs(*jobs: int) -> bool:
+def runs(*jobs: int, state: str = "RUNNING") -> bool:
     listed = run("squeue", "-h", "-j", ",".join(map(str, jobs)), "-o", "%T").out.split()
-    return listed == ["RUNNING"] * len(jobs)
+    return listed == [state] * len(jobs)
 
 
 def in_use(node: str) -> str:
@@ -203,8 +203,10 @@ def test_shares__jobs_that_may_share_meet_on_one_gpu(sharing: Installed) -> None
         assert ("its part is measured: computes 10% of the time" in told_why) == (node == MPS)
         beside = f"beside job {first[node]} and job {second[node]}: 0.69 of its speed, measured here; "
         assert sharing("explain", str(third[node]), "--json").json()["explanation"]["beside"].startswith(beside)
-    run("scontrol", "requeuehold", ",".join(str(job) for job in (*second.values(), *third.values())))
-    until(lambda: all(parts(node, 2) in in_use(node) for node in KINDS), "they wait again")
+    again = (*second.values(), *third.values())
+    run("scontrol", "requeuehold", ",".join(map(str, again)))
+    until(lambda: runs(*again, state="PENDING"), "they wait again")
+    assert all(parts(node, 2) in in_use(node) for node in KINDS)
     sharing("undo", "--apply", "--yes")
     for node in KINDS:
         assert (asked(second[node]), asked(third[node])) == (f"gres/{typed[node]}|", "gres/gpu:1|")
