@@ -47,7 +47,8 @@ class Churn:
     counts: Counter[str] = field(default_factory=Counter)
     down: set[str] = field(default_factory=set)
     alone_s: dict[str, float] = field(default_factory=dict)  # reservation -> since when no open operation has it
-    changed: dict[int, tuple[str, int]] = field(default_factory=dict)  # job -> its reservation then, cycles done
+    # job -> its reservation when it was kept from its start, the cycles done then, and when that was
+    changed: dict[int, tuple[str, int, float]] = field(default_factory=dict)
     applied: set[tuple[int, str]] = field(default_factory=set)  # jobs and changes that were tried before
     daemon: subprocess.Popen[bytes] | None = None
     shards: ClassVar[int] = 0  # of each node
@@ -107,7 +108,7 @@ class Churn:
             change = self.chance.choice([*self.later, f"excnodelist={','.join(NODES)}"])
             done = not run("scontrol", "update", f"jobid={job}", change, check=False).rc
             if done and job in named and (job, change) not in self.applied:  # what it has already keeps it from nothing
-                self.changed[job] = (named[job], self.cycles())
+                self.changed[job] = (named[job], self.cycles(), time.monotonic())
             self.applied.add((job, change))
             self.note("change", job=job, change=change)
 
@@ -214,11 +215,12 @@ class Churn:
 
     def _kept_in_vain(self, ours: Container[str], seen: list[dict[str, str]], cycles: int) -> Iterator[str]:
         """Two whole cycles after its job was kept from its start a reservation is gone: none but the one under way
-        then, which may have looked before, comes on top. cycles: done before Slurm was read."""
+        then, which may have looked before, comes on top. While Slurm refuses a write, cycles follow each other in a
+        second: LATE_S must be over too. cycles: done before Slurm was read."""
         waits = {int(job["JobId"]): job for job in seen if "PENDING" in job["JobState"]}
         self.changed = {job: at for job, at in self.changed.items() if job in waits and at[0] in ours}
-        for job, (name, before) in self.changed.items():
-            if cycles - before > 3:
+        for job, (name, before, since_s) in self.changed.items():
+            if cycles - before > 3 and time.monotonic() - since_s > LATE_S:
                 shown = {key: waits[job].get(key) for key in ("NumNodes", "JobState", "Reason", "StartTime")}
                 yield (f"{name} is there {cycles - before} cycles after job {job} was kept from its start: {shown}, "
                        f"{self.operations.get(name.removeprefix('slurmsched-'))}")  # fmt: skip
