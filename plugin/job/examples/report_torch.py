@@ -27,7 +27,7 @@ def squared_norm(model, x, y):
     model.zero_grad()
     loss = torch.nn.functional.mse_loss(model(x), y)
     loss.backward()
-    return sum(float((each.grad**2).sum()) for each in model.parameters()), float(loss)
+    return sum(float((each.grad**2).sum()) for each in model.parameters()), float(loss.detach())
 
 
 def main(steps):
