@@ -118,14 +118,14 @@ def show_plan(
         LISTING.show(out, changes, choice)
         out.notes(plan.notes, snapshot.warnings, plain=True)
     else:
-        _print_plan(out, snapshot, plan, lever, changes, choice, shows_all=keeps != ALL_JOBS)
+        _print_plan(out, snapshot, plan, lever, changes, choice, filtered_out=keeps != ALL_JOBS)
 
 
 def _print_plan(
     out: Output, snapshot: Snapshot, plan: Plan, lever: str, changes: Sequence[QueueRow], choice: Choice, *,
-    shows_all: bool,
+    filtered_out: bool,
 ) -> None:  # fmt: skip
-    """shows_all: no line says that there are more."""
+    """filtered_out: filters leave out changes, so no line counts those that are not shown."""
     from slurmsched.observe.plan_rows import managed_counts, refused_jobs
     from slurmsched.observe.queue_rows import as_slurm
 
@@ -133,7 +133,7 @@ def _print_plan(
     managed, back = managed_counts(snapshot, plan)
     if changes:
         LISTING.show(out, changes, choice)
-    if len(changes) < planned and not shows_all:
+    if len(changes) < planned and not filtered_out:
         out.line(f"... and {planned - len(changes)} more (--limit 0 shows all)")
     print_operations(out, plan.operations, snapshot.now_s)
     print_steps(out, plan.steps)

@@ -108,14 +108,6 @@ def _fits(profile: MigProfile, start: int, taken: int, last: int) -> bool:
     return start + profile.memory <= last and not taken & _slices(profile, start)
 
 
-def least_gpus(profiles: Sequence[MigProfile], wanted: Sequence[int]) -> int:
-    """GPUs below which no layout can offer these devices: by their slices alone. wanted: devices of each profile."""
-    whole = profiles[-1]
-    memory = sum(each.memory * count for each, count in zip(profiles, wanted, strict=True))
-    compute = sum(each.compute * count for each, count in zip(profiles, wanted, strict=True))
-    return max(-(-memory // whole.memory), -(-compute // whole.compute))
-
-
 def mig_layouts(profiles: tuple[MigProfile, ...], wanted: Sequence[int]) -> list[MigLayout]:
     """Layouts that offer at least the wanted devices, on few GPUs.
 

@@ -126,19 +126,6 @@ class MigPlan:
         """GPUs that the layouts need."""
         return sum(gpus for gpus, _ in self.layouts)
 
-    @property
-    def devices(self) -> dict[str, int]:
-        """Devices of all layouts, by profile."""
-        found = Counter[str]()
-        for gpus, devices in self.layouts:
-            found.update({name: gpus * count for name, count in devices.items()})
-        return dict(found)
-
-    @property
-    def wanted(self) -> dict[str, int]:
-        """Jobs by the profile that they fit into."""
-        return dict(Counter(job.profile for job in self.jobs))
-
 
 def mig_plans(
     snapshot: Snapshot, use: MeasuredNeeds, rules: MigRules, keeps: Callable[[JobKeys], bool] | None = None

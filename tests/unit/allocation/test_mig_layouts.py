@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from slurmsched.allocation.mig_layouts import (
     MEMORY_SIZES,
     full_layouts,
-    least_gpus,
     mig_layouts,
     mig_memory_gb,
     mig_profiles,
@@ -72,7 +71,10 @@ def test_layouts__offer_what_is_wanted(wanted: list[int]) -> None:
     for place in range(6):
         assert sum(each.gpus * each.devices[place] for each in made) >= wanted[place]
     assert {each.devices for each in made} <= set(full_layouts(profiles))
-    assert least_gpus(profiles, wanted) <= sum(each.gpus for each in made) <= sum(wanted)
+    slices = [(sum(getattr(each, kind) * count for each, count in zip(profiles, wanted, strict=True)),
+               getattr(profiles[-1], kind)) for kind in ("compute", "memory")]  # fmt: skip
+    least = max(-(-used // whole) for used, whole in slices)
+    assert least <= sum(each.gpus for each in made) <= sum(wanted)
 
 
 @cache
