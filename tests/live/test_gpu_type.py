@@ -78,6 +78,7 @@ def test_heet__sends_a_gang_to_nodes_of_both_gpu_types(mixed):
     other = submit("bob", 8, "--gpus-per-node=a100:8")
     until(lambda: other in column("%A", "RUNNING"), "one node of A100 is taken")
     run("scancel", str(taken[1]))
+    until(lambda: taken[1] not in column("%A", "RUNNING", "COMPLETING"), "one node of V100 is free")
     run("scontrol", "update", f"jobid={gang}", "starttime=now+600")
     run("scontrol", "release", str(gang))
     plan = mixed("plan", "--json").json()
