@@ -1,4 +1,4 @@
-"""Lists with the options of Slurm's commands: columns, order and filters, by squeue's letters and names."""
+"""Lists and tables: those with columns, order and filters as Slurm's commands, and those of operations."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from slurmsched.cli import completers
-from slurmsched.cli.framework import time_limit
-from slurmsched.plain_text import escape_terminal
+from slurmsched.cli.framework import Output, clock, duration, time_limit
+from slurmsched.plain_text import escape_terminal, pluralize
 
 if TYPE_CHECKING:
     from slurmsched.cli.framework import Output
+    from slurmsched.model import NodeWait, Operation
+    from slurmsched.model.plan import Step
 
 Row = Any  # a dataclass: each column shows one of its attributes
 _LETTER = re.compile(r"%(\.?)([0-9]{0,4})([A-Za-z])")
@@ -340,3 +343,68 @@ def _as_csv(fields: Sequence[Field], rows: Iterable[Row], *, noheader: bool) -> 
         values = (one.column.value(row) for one in fields)
         writer.writerow(["" if value is None else escape_terminal(str(value)) for value in values])
     return made.getvalue()
+
+
+# Tables of operations (preemptions, gang reservations) and their steps: `plan`, `status`, `operations`, `undo`.
+
+
+def operation_word(operation: Operation) -> str:
+    """What it is: a preemption, a gang reservation, or a reservation of ours that nobody has on record."""
+    if not operation.begun_s:
+        return "left-over reservation"
+    return {"preempt": "preemption", "reserve": "gang reservation"}[operation.purpose]
+
+
+def print_operations(out: Output, operations: Sequence[Operation], now_s: float) -> None:
+    """A line for each, and one for each job that kept nodes wait for; none where there are none."""
+    for operation in operations:
+        takes = f", {pluralize(len(operation.victims), 'victim')}" if operation.victims else ""
+        when = (
+            f", by {clock(operation.promised_s)} (in {duration(operation.promised_s - now_s)})"
+            if operation.promised_s > now_s
+            else ""
+        )
+        note = f": {operation.note}" if operation.note else ""
+        what = f"{operation.purpose} {operation.id}: job {operation.job_id} of {operation.user} on {operation.nodes}"
+        out.line(f"{what}, {operation.stage}{takes}{when}{note}")
+        for job_id, waits in groupby(
+            sorted(operation.waits, key=lambda wait: wait.job_id), key=lambda wait: wait.job_id
+        ):
+            out.line(f"  {_wait_line(job_id, list(waits))}")
+        for victim in operation.victims:
+            out.line(f"  victim {victim.job_id} {victim.loses}")
+
+
+def _wait_line(job_id: int, waits: Sequence[NodeWait]) -> str:
+    from slurmsched.model.hostlists import fold_hostlist
+
+    nodes = fold_hostlist(wait.node for wait in waits)
+    return f"{nodes} until job {job_id} has left, {clock(waits[0].until_s)}" if job_id else f"{nodes} ready"
+
+
+def print_steps(out: Output, steps: Sequence[Step]) -> None:
+    """A table of them, none where there are none."""
+    if steps:
+        rows = [(step.operation, _step_words(step), step.job_id, step.reason) for step in steps]
+        out.table(("operation", "step", "job>", "reason"), rows)
+
+
+def _step_words(step: Step) -> str:
+    """What is done, in a word or two."""
+    from slurmsched.model.plan import AskSize, SetField, ShrinkJob
+
+    if isinstance(step, AskSize):
+        return f"want {pluralize(step.gpus, 'GPU')}" if step.gpus else "want no other size"
+    if isinstance(step, ShrinkJob):
+        return f"shrink to {pluralize(step.nodes, 'node')}"
+    if not isinstance(step, SetField):
+        return step.kind
+    if step.kind == "defer":
+        return "start back" if step.restores else f"start at {clock(step.new)}"
+    if step.kind == "retype":  # of another size, or of other Types
+        return f"ask {step.new}"
+    if step.kind == "pin":
+        return f"pin {step.new}" if step.new else "unpin"
+    if step.kind == "comment":
+        return f"set AdminComment {step.new}" if step.new else "clear AdminComment"
+    return f"{step.kind} {step.new}"

@@ -23,8 +23,9 @@ from slurmsched.cli.listing import (
     Listing,
     filtered,
     listed,
+    print_operations,
+    print_steps,
 )
-from slurmsched.cli.operation_tables import print_operations, print_steps
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:

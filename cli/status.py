@@ -7,7 +7,7 @@ from typing import Any
 
 from slurmsched.cli import framework
 from slurmsched.cli.framework import Output, duration, read_config
-from slurmsched.cli.operation_tables import print_operations
+from slurmsched.cli.listing import print_operations
 from slurmsched.plain_text import pluralize
 
 SELDOM = {"boot": "free after a boot", "unknown": "cannot be read"}  # told only where there are some

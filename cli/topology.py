@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurmsched.cli import completers, framework, topology_check, topology_compile
+from slurmsched.cli import completers, framework, topology_check
 from slurmsched.cli.framework import ANSWER_NO, CommandGroup, Output, complain, read_config
 from slurmsched.plain_text import pluralize
 
@@ -232,5 +232,5 @@ def _slurm_node_classes() -> tuple[tuple[NodeClass, ...], NamedFabric, tuple[str
 
 
 topology_check.register_check(command)
-topology_compile.register_compile(command)
+topology_check.register_compile(command)
 register_quality(command)

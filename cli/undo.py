@@ -12,12 +12,12 @@ import click
 
 from slurmsched.cli import framework
 from slurmsched.cli.framework import Output, complain, read_config
-from slurmsched.cli.operation_tables import operation_word, print_steps
+from slurmsched.cli.listing import operation_word, print_steps
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
-    from slurmsched.db.leader_files import LeaderFiles
+    from slurmsched.db.leader_lease import LeaderFiles
     from slurmsched.model import Plan, Receipt
     from slurmsched.slurm.live_cluster import LiveCluster
 

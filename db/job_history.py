@@ -15,10 +15,9 @@ from sqlalchemy.engine import Engine
 from slurmsched.config import Config
 from slurmsched.db import database as engines
 from slurmsched.db import schema
-from slurmsched.db.leader_lease import LeaderLease
+from slurmsched.db.leader_lease import LeaderLease, SharedLines
 from slurmsched.db.operation_log import OperationLog
 from slurmsched.db.override_log import OverrideLog
-from slurmsched.db.shared_lines import SharedLines
 from slurmsched.db.signal_log import SignalLog
 from slurmsched.errors import LedgerError
 from slurmsched.model.job_details import HistoryRow, JobDetails

@@ -17,7 +17,7 @@ from slurmsched.paths import owner, standing_folder
 from slurmsched.plain_text import replace_surrogates
 
 if TYPE_CHECKING:
-    from slurmsched.db.shared_lines import SharedLines
+    from slurmsched.db.leader_lease import SharedLines
 
 
 log = get_logger()

@@ -1,5 +1,7 @@
 """The leader lease: of all hosts that share a ledger, one writes. A row of the database, with a fencing token.
 
+The journal and the operations of whoever leads are in the database too, so that every host can read them.
+
 The row ends by the database's clock, so hosts need not agree on the time. Each taking counts `term` up; whatever the
 leader writes goes through the row of its term, and none of that succeeds once another host has taken over. What is sent
 to Slurm, which knows no terms, is held back by the leader's own clock: it stops MARGIN before its lease ends.
@@ -7,17 +9,23 @@ to Slurm, which knows no terms, is held back by the leader's own clock: it stops
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
+from slurmsched.config import Config
 from slurmsched.db import database as engines
 from slurmsched.db import schema
 from slurmsched.db.boot_clock import uptime
-from slurmsched.errors import NotLeadingError
+from slurmsched.errors import LedgerError, NotLeadingError
+from slurmsched.logs import get_logger
+
+log = get_logger()
 
 MARGIN = 0.25  # of the lease: a leader that has not renewed it stops so long before it ends
 KEEP = 0.5  # of the lease: so much of it is used up before it is renewed
@@ -187,3 +195,117 @@ class LeaderLease:
         update = sa.update(leader).where(leader.c.name == _ROW, condition)
         values |= {"ends_s": self._now + self.lease_s, "lease_s": self.lease_s}
         return connection.execute(update.values(**values)).rowcount == 1
+
+
+# Lines that every host can read: the journal and the operations of whoever leads, in the database.
+
+
+ROW_BYTES = 1 << 20  # of a rewritten file; servers take rows of 16 MB by default
+
+
+class SharedLines:
+    """One such file. Everybody may read it, only the leader may change it.
+
+    clock: Unix seconds.
+    Raises LedgerError when the database does not answer, and NotLeadingError at a change by somebody else.
+    """
+
+    def __init__(self, engine: Engine, lease: LeaderLease, file: str, clock: Callable[[], float] = time.time) -> None:
+        self._engine, self._lease, self._clock = engine, lease, clock
+        self.file = file
+
+    @property
+    def term(self) -> int:
+        """The term of the lines of this process."""
+        return self._lease.term
+
+    @property
+    def size(self) -> int:
+        """Characters of all lines."""
+        table = schema.shared_lines
+        query = sa.select(sa.func.coalesce(sa.func.sum(sa.func.length(table.c.text)), 0)).where(self._mine)
+        with engines.ledger_errors(self._engine), self._engine.connect() as connection:
+            return int(connection.scalar(query) or 0)
+
+    def last(self) -> tuple[int, float]:
+        """Term and clock of the newest line; (0, 0.0) if there is none."""
+        table = schema.shared_lines
+        query = sa.select(table.c.term, table.c.time_s).where(self._mine).order_by(table.c.id.desc()).limit(1)
+        with engines.ledger_errors(self._engine), self._engine.connect() as connection:
+            row = connection.execute(query).one_or_none()
+        return (int(row.term), float(row.time_s)) if row else (0, 0.0)
+
+    def read(self) -> Iterator[bytes]:
+        """Every line, oldest first, without its newline."""
+        table = schema.shared_lines
+        query = sa.select(table.c.text).where(self._mine).order_by(table.c.id)
+        with engines.ledger_errors(self._engine), self._engine.connect() as connection:
+            texts: Sequence[str] = connection.scalars(query).all()
+        for text in texts:
+            yield from text.encode().splitlines()
+
+    def append(self, texts: Iterable[bytes]) -> None:
+        """Add lines, all or none, while we lead."""
+        blob = b"".join(texts)
+        if blob:
+            with self._lease.fenced(self._engine) as connection:
+                self._insert(connection, [blob])
+
+    def replace(self, texts: Iterable[bytes]) -> None:
+        """Put these lines in place of all."""
+        rows: list[bytes] = []
+        for text in texts:
+            if rows and len(rows[-1]) < ROW_BYTES:
+                rows[-1] += text
+            else:
+                rows.append(text)
+        with self._lease.fenced(self._engine) as connection:
+            connection.execute(sa.delete(schema.shared_lines).where(self._mine))
+            self._insert(connection, rows)
+
+    @property
+    def _mine(self) -> sa.ColumnElement[bool]:
+        return schema.shared_lines.c.file == self.file
+
+    def _insert(self, connection: Connection, blobs: Sequence[bytes]) -> None:
+        now_s = self._clock()
+        rows = [{"file": self.file, "term": self.term, "time_s": now_s, "text": blob.decode()} for blob in blobs]
+        if rows:
+            connection.execute(sa.insert(schema.shared_lines), rows)
+
+
+# The lease and the shared lines, as [leader] of the configuration sets them.
+
+PATIENCE = 4  # an answer of the database that takes longer than this part of the lease does not come in time
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderFiles:
+    """What the leader and the other hosts share.
+
+    lease: who may write.
+    journal, operations: the lines that all hosts share.
+    """
+
+    lease: LeaderLease
+    journal: SharedLines
+    operations: SharedLines
+
+    def close(self) -> None:
+        """Let another lead, and give the connections back. A lease that cannot be given back runs out by itself."""
+        try:
+            if self.lease.remaining_s:
+                self.lease.release()
+        except LedgerError as error:
+            log.warning("leader.not_released", error=str(error))
+        finally:
+            self.lease.close()
+
+
+def open_leader_files(config: Config) -> LeaderFiles:
+    """As [leader] says. Nothing is connected yet. Raises LedgerError."""
+    leader = config.leader
+    patience_s = max(leader.lease_s / PATIENCE, 1.0)
+    engine = engines.open_engine(config.ledger.address, patience_s=patience_s, still_s=leader.lease_s)
+    lease = LeaderLease(engine, leader.name or socket.gethostname(), leader.lease_s)
+    return LeaderFiles(lease, *(SharedLines(engine, lease, file) for file in ("journal", "operations")))

@@ -1,21 +1,22 @@
-"""The ledger as the cycle sees it: recall what is known of the queue, append what a cycle did."""
+"""The ledger as the cycle uses it: recall what is on record of the queue, append what a cycle did."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from slurmsched.config import Config
 from slurmsched.db import database as engines
-from slurmsched.db import ledger_records, move_costs, operation_rows, priority_overrides, services
+from slurmsched.db import ledger_records, move_costs, priority_overrides, schema, services
 from slurmsched.db.attained_service import Completion, EarlierRun, RunEnded
 from slurmsched.db.move_costs import MoveCosts
 from slurmsched.db.override_log import OverrideLog, records_by_job
@@ -25,13 +26,13 @@ from slurmsched.db.services import Observation, RunSources, Services
 from slurmsched.errors import LedgerError
 from slurmsched.model.columns import Floats, frozen
 from slurmsched.model.jobs import Jobs
+from slurmsched.model.operations import Operation, OperationStage
 from slurmsched.model.overrides import Override
-from slurmsched.model.plan import Action, Outcome, Plan, Receipt, SetNice, SetSiteFactor
+from slurmsched.model.plan import Action, Outcome, Plan, Receipt, Requeue, SetNice, SetSiteFactor, Step
 from slurmsched.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from slurmsched.db.leader_files import LeaderFiles
-    from slurmsched.db.leader_lease import LeaderLease
+    from slurmsched.db.leader_lease import LeaderFiles, LeaderLease
 
 EarlierRuns = Callable[[Sequence[int]], Iterable[EarlierRun]]
 SACCT_PAUSE_S = 600.0  # sacct that did not answer is left in peace this long
@@ -273,8 +274,8 @@ class LedgerStore:
             ledger_records.add_facts(connection, [*look.seen.facts, *look.check.changes, *snapshot.placed])
             outcomes = [*map(_found_again(kind), look.adopted), *receipt.outcomes]
             ledger_records.add_actions(connection, cycle_id, outcomes, _first_submits(snapshot, outcomes))
-            operations = operation_rows.operation_rows(snapshot, plan, receipt)
-            ledger_records.add_operations(connection, operation_rows.new_rows(connection, operations))
+            operations = operation_rows(snapshot, plan, receipt)
+            ledger_records.add_operations(connection, new_rows(connection, operations))
             ledger_records.save_services(connection, look.seen.changed, look.seen.dropped)
             ledger_records.save_priority_overrides(connection, list(saved.values()), gone)
             if look.moves != known.moves:
@@ -370,3 +371,70 @@ def _first_submits(snapshot: Snapshot, outcomes: Sequence[Outcome]) -> dict[int,
     actions: list[Action] = [outcome.action for outcome in outcomes]
     rows = np.flatnonzero(np.isin(jobs.job_id, [action.job_id for action in actions]))
     return dict(zip(jobs.job_id[rows].tolist(), jobs.first_submit_s[rows].tolist(), strict=True))
+
+
+# Rows of preemptions and gang reservations: one whenever an operation begins, moves on or takes GPUs.
+
+
+def operation_rows(snapshot: Snapshot, plan: Plan, receipt: Receipt) -> Iterator[dict[str, Any]]:
+    """Rows of the table `operations`. lost_gpu_s: work lost by the requeues of this cycle; in a dry-run, that would be
+    lost.
+
+    An operation of which nothing was sent is as before; one that lost a step is being taken back.
+    """
+    before = {operation.id: operation for operation in snapshot.operations}
+    for operation in plan.operations:
+        old = before.get(operation.id)
+        if receipt.dry_run:
+            if old is None:
+                lost_gpu_s = sum(victim.lost_gpu_s for victim in operation.victims)
+                yield _row(snapshot, operation, operation.stage, operation.note, lost_gpu_s, True)
+            continue
+        steps = [
+            each for each in receipt.outcomes if isinstance(each.action, Step) and each.action.operation == operation.id
+        ]
+        if not steps and any(isinstance(action, Step) and action.operation == operation.id for action in plan.actions):
+            continue
+        refused = next((each.message for each in steps if each.status == "refused"), "")
+        stage = OperationStage.REVERSING if refused and operation.stage != OperationStage.CLEANING else operation.stage
+        gone = {each.action.job_id for each in steps if each.status == "written" and isinstance(each.action, Requeue)}
+        lost_gpu_s = sum(victim.lost_gpu_s for victim in operation.victims if victim.job_id in gone)
+        if old is None or old.stage != stage or gone:
+            yield _row(snapshot, operation, stage, refused or operation.note, lost_gpu_s, False)
+
+
+def new_rows(connection: Connection, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows to append: of those of a dry-run only what is new, since every cycle would begin the same anew."""
+    return [row for row in rows if not (row["dry_run"] and _known(connection, row))]
+
+
+def _known(connection: Connection, row: dict[str, Any]) -> bool:
+    table = schema.operations
+    same = [table.c[name] == row[name] for name in ("job_id", "first_submit_s", "purpose", "dry_run")]
+    return connection.scalar(sa.select(table.c.id).where(*same).limit(1)) is not None
+
+
+def _row(
+    snapshot: Snapshot, operation: Operation, stage: OperationStage, note: str, lost_gpu_s: float, dry_run: bool
+) -> dict[str, Any]:
+    jobs = snapshot.jobs
+    rows = np.flatnonzero(jobs.job_id == operation.job_id)
+    gpus, first_s = (
+        (int(jobs.gpus[rows[0]]), float(jobs.first_submit_s[rows[0]])) if len(rows) else (0, operation.submit_s)
+    )
+    return {
+        "seen_s": snapshot.now_s,
+        "operation": operation.id,
+        "purpose": str(operation.purpose),
+        "job_id": operation.job_id,
+        "first_submit_s": first_s,
+        "user": operation.user,
+        "gpus": gpus,
+        "nodes": operation.nodes,
+        "stage": str(stage),
+        "note": note,
+        "victims": len(operation.victims),
+        "lost_gpu_s": lost_gpu_s,
+        "idle_gpu_s": operation.idle_gpu_s,
+        "dry_run": dry_run,
+    }

@@ -15,8 +15,8 @@ from slurmsched.model.durations import HOUR_S
 from slurmsched.model.operations import NodeWait, Operation, OperationStage, Purpose, Victim
 
 if TYPE_CHECKING:
+    from slurmsched.db.leader_lease import SharedLines
     from slurmsched.db.ledger_queries import OperationFacts
-    from slurmsched.db.shared_lines import SharedLines
 
 COMPACT_BYTES = 1 << 20
 _OWN_TIMES = ("begun_s", "stage_s", "seen_s", "promised_s")
@@ -121,7 +121,7 @@ def operations_on_record(config: Config) -> tuple[Operation, ...]:
     LedgerError."""
     if not config.leader.enabled:
         return OperationLog(config.ledger.journal).open()
-    from slurmsched.db.leader_files import open_leader_files
+    from slurmsched.db.leader_lease import open_leader_files
 
     with closing(open_leader_files(config)) as lead:
         return OperationLog(config.ledger.journal, shared=lead.operations).open()

@@ -21,7 +21,7 @@ from slurmsched.model.overrides import PRIORITY, Override, OverrideState
 from slurmsched.model.plan import Outcome, SetPriority
 
 if TYPE_CHECKING:
-    from slurmsched.db.shared_lines import SharedLines
+    from slurmsched.db.leader_lease import SharedLines
 
 log = get_logger()
 

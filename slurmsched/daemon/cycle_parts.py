@@ -13,7 +13,7 @@ from slurmsched.protocols import DecidingPlanner, Store
 from slurmsched.registry import learns
 
 if TYPE_CHECKING:
-    from slurmsched.db.leader_files import LeaderFiles
+    from slurmsched.db.leader_lease import LeaderFiles
     from slurmsched.model import Plan, Snapshot
     from slurmsched.slurm.open_cluster import LiveCluster
 
@@ -96,7 +96,7 @@ def open_leadership(config: Config) -> Iterator[LeaderFiles | None]:
     if not config.leader.enabled:
         yield None
         return
-    from slurmsched.db.leader_files import open_leader_files
+    from slurmsched.db.leader_lease import open_leader_files
 
     with closing(open_leader_files(config)) as lead:
         yield lead

@@ -17,8 +17,7 @@ from slurmsched.observe.explain.planner_answers import interference_outlook, pre
 from slurmsched.observe.gpu_use_sources import PeriodicUse, read_gpu_use
 from slurmsched.protocols import DecidingPlanner
 from slurmsched.slurm.accounted_history import history_of, may_read_ledger
-from slurmsched.slurm.job_queries import find_row, read_details
-from slurmsched.slurm.job_standing import read_standing
+from slurmsched.slurm.job_queries import find_row, read_details, read_standing
 from slurmsched.slurm.reader import open_commands, read_cluster_once
 
 NO_LEDGER = "the ledger, which you may not read: past waits, and writes that the AdminComment does not have"

@@ -21,7 +21,7 @@ from slurmsched.model.plan import Plan, Receipt, Step
 from slurmsched.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from slurmsched.db.leader_files import LeaderFiles
+    from slurmsched.db.leader_lease import LeaderFiles
 
 
 SOON_S = 0.5  # delay after the end of a lease before it is read again

@@ -20,7 +20,7 @@ from slurmsched.slurm.doctor import CheckResult
 from slurmsched.slurm.doctor.settings_checks import check_settings
 from slurmsched.slurm.doctor.site_checks import gres_conf_text
 from slurmsched.slurm.gpu_accounting import running_gpu_jobs
-from slurmsched.slurm.job_options import read_gpu_options
+from slurmsched.slurm.job_records import read_gpu_options
 from slurmsched.slurm.reader import open_commands, read_cluster_once
 from slurmsched.slurm.topology_sources import read_gres
 from slurmsched.topology.gres_nodes import NodeShape, slurm_node

@@ -16,7 +16,7 @@ from slurmsched.model.policy_info import policy_info
 from slurmsched.slurm.accounting import earlier_runs
 from slurmsched.slurm.cluster_state import SprioUse
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.job_options import ExclusiveJobs, SpreadRequests
+from slurmsched.slurm.job_records import ExclusiveJobs, SpreadRequests
 from slurmsched.slurm.job_reports import ReportReader, ask_size, forget_job_requests, with_asked_sizes
 from slurmsched.slurm.live_cluster import LiveCluster, OperationInputs, SendCheck
 from slurmsched.slurm.reader import open_commands, open_reader
@@ -28,7 +28,7 @@ from slurmsched.slurm.topology_sources import SnapshotTopology
 from slurmsched.slurm.writer import CommandWriter, WritePacer
 
 if TYPE_CHECKING:
-    from slurmsched.db.leader_files import LeaderFiles
+    from slurmsched.db.leader_lease import LeaderFiles
 
 
 def open_live(

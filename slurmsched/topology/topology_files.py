@@ -183,7 +183,7 @@ def _yaml(text: str, include: Include | None) -> TopologyFile:
 
 
 def _infiniband(text: str, cluster: Collection[str]) -> TopologyFile:
-    from slurmsched.topology.ibnetdiscover import read_ibnetdiscover
+    from slurmsched.topology.fabric_files import read_ibnetdiscover
 
     found = read_ibnetdiscover(text, cluster)
     rails = {leaf: nodes for leaf, nodes in found.leaves.items() if leaf not in found.fabric.cell.names}

@@ -39,8 +39,7 @@ from slurmsched.planning.planner import Planner
 from slurmsched.slurm import reader, slurm_json
 from slurmsched.slurm.accounting import parse_runs, parse_shares, parse_typical_run_times
 from slurmsched.slurm.cons_tres import read_gpu_request
-from slurmsched.slurm.job_options import parse_gpu_options
-from slurmsched.slurm.job_records import job_records, read_record
+from slurmsched.slurm.job_records import job_records, parse_gpu_options, read_record
 from slurmsched.slurm.reader import CommandReader
 from slurmsched.slurm.scontrol_tables import parse_reservations
 from slurmsched.slurm.site import parse_load

@@ -17,9 +17,7 @@ LIBRARIES = {
     "rich", "scipy", "sklearn", "structlog", "textual", "yaml",
 }  # fmt: skip
 OURS = {
-    "slurmsched.db.leader_files",
     "slurmsched.db.leader_lease",
-    "slurmsched.db.shared_lines",
     "slurmsched.observe.explain",
     "slurmsched.observe.metrics",
     "slurmsched.planning.operations.operation_steps",
@@ -32,7 +30,7 @@ OURS = {
     "slurmsched.slurm.cons_tres",
     "slurmsched.slurm.pyslurm_reader",
     "slurmsched.observe.survey",
-    "slurmsched.topology.ibnetdiscover",
+    "slurmsched.topology.fabric_files",
     "slurmsched.topology.nvidia_smi",
     "slurmsched.topology.rocm_smi",
     "slurmsched.topology.slurmd_log",

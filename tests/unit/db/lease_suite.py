@@ -12,10 +12,9 @@ import sqlalchemy as sa
 
 from slurmsched.db import database as engines
 from slurmsched.db import schema
-from slurmsched.db.leader_lease import BEYOND_S, LeaderLease
+from slurmsched.db.leader_lease import BEYOND_S, LeaderLease, SharedLines
 from slurmsched.db.operation_log import OperationLog
 from slurmsched.db.override_log import OverrideLog
-from slurmsched.db.shared_lines import SharedLines
 from slurmsched.errors import NotLeadingError
 from slurmsched.model import NodeWait, Operation, OperationStage, Override, Purpose, SetNice, Victim
 

@@ -11,10 +11,9 @@ import sqlalchemy as sa
 from slurmsched.db import database as engines
 from slurmsched.db import schema
 from slurmsched.db.job_history import SHOWN, LedgerPlace, _requeued_last, history_of_job, past_of_job
-from slurmsched.db.leader_lease import LeaderLease
+from slurmsched.db.leader_lease import LeaderLease, SharedLines
 from slurmsched.db.operation_log import OperationLog
 from slurmsched.db.override_log import OverrideLog
-from slurmsched.db.shared_lines import SharedLines
 from slurmsched.model import Operation, OperationStage, Purpose, Victim
 from slurmsched.model.job_details import HistoryRow
 from slurmsched.model.plan import SetNice

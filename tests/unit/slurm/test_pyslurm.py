@@ -20,11 +20,10 @@ from slurmsched.errors import SlurmUnreachableError
 from slurmsched.slurm import pyslurm_reader
 from slurmsched.slurm import reader as reader_module
 from slurmsched.slurm.commands import Commands
-from slurmsched.slurm.pyslurm_child import JobLoader, answer
+from slurmsched.slurm.pyslurm_child import HeaderStructs, JobLoader, answer
 from slurmsched.slurm.pyslurm_reader import FIRST_REST_S, PyslurmChild, PyslurmError, PyslurmReader
 from slurmsched.slurm.reader import CommandReader, open_reader
 from slurmsched.slurm.squeue import GROUPS, KIND_FIELDS, RUN_FIELDS, split_rows
-from slurmsched.slurm.struct_layout import HeaderStructs
 from tests.recorded.playback import HERE, MARK, UNIT, Playback, recorded_versions
 
 # Fields of a job by type, in no order of Slurm's: only slurm.h has that.

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from slurmsched.topology.fabric_files import read_topology, read_topology_yaml
+from slurmsched.topology.fabric_files import node_name, read_ibnetdiscover, read_topology, read_topology_yaml
 from slurmsched.topology.fabrics import NamedFabric, aggregates, nodes_under
-from slurmsched.topology.ibnetdiscover import node_name, read_ibnetdiscover
 from slurmsched.topology.site_topology import TopologyDifference, fabric_differences
 from slurmsched.topology.topology_files import read_topology_text
 from slurmsched.topology.topology_text import fold_names
