@@ -99,10 +99,11 @@ def sizes(
 ) -> Proposal:
     """Requests to give, to change and to give back. snapshot: as read. managed: (N,) bool. most: writes of this cycle.
 
-    Only jobs with both hints, min_gpus and max_gpus, get another size, and only if some node has that many GPUs. A size
-    that does not divide evenly over a job's nodes or tasks becomes the next smaller one that does. A job with an
-    operation under way, or with a node list or Type on record, is not changed. Own requests are restored first, then
-    sizes are changed, then new ones are written, most urgent jobs first."""
+    Only jobs with both hints, min_gpus and max_gpus, get another size, and only one for which their nodes have room. A
+    job that is to grow beyond that gets what they have. A size that does not divide evenly over a job's nodes or tasks
+    becomes the next smaller one that does. A job with an operation under way, or with a node list or Type on record, is
+    not changed. Own requests are restored first, then sizes are changed, then new ones are written, most urgent first.
+    """
     active, _, changed = on_record(snapshot, SIZE_FIELDS)
     others = untouched(snapshot, but=SIZE_FIELDS)
     active = {row: _limited(snapshot, row, size) for row, size in active.items() if not others[row]}
@@ -134,8 +135,8 @@ def _wanted_requests(
     asked &= (jobs.cpus >= jobs.tasks) | (jobs.cpus == 0)  # else Slurm shows the nodes that its last run leaves
     verdict = np.where(asked, jobs_of.size_verdicts(jobs, scope), -1).astype(np.int8)
     rows = ranking.order[(asked & (verdict < 0))[ranking.order]].tolist()
-    most = _most_gpus(base, rows)
-    found = {row: _sized(jobs, row, int(gpus[row])) for row in rows if gpus[row] <= most[row]}
+    room = _with_room(base, gpus, rows)
+    found = {row: _sized(jobs, row, has) for row, has in room.items() if has not in (0, jobs.gpus[row])}
     small = (Refusal(int(jobs.job_id[row]), "size-room",
                      f"{'no node that it may have has' if jobs.nodes[row] == 1 else 'its nodes do not have'} "
                      f"{pluralize(gpus[row], 'GPU')}") for row in rows if row not in found)  # fmt: skip
@@ -319,8 +320,8 @@ def running_sizes(
     Only what differs from what they were asked before.
 
     Of batch jobs in scope that Slurm may requeue, whose size may change, and that have run for reports.least_run_s. A
-    job is asked to grow only if that saves it more than a restart costs, as far as its progress is known. Its nodes
-    must have so many GPUs.
+    job is asked to grow only if that saves it more than a restart costs, as far as its progress is known. It is asked
+    for no more GPUs than its nodes have.
     restart_cost_s: of a job without the hint and without measured restarts [s]. most: jobs that are asked anew.
     """
     jobs = snapshot.jobs
@@ -328,10 +329,10 @@ def running_sizes(
     may = jobs.running & jobs.batch & jobs.requeueable & jobs_of.scoped(jobs, scope) & (jobs.gpus > 0)
     may &= jobs_of.size_verdicts(jobs, scope) < 0  # else it would come back as it was
     ask = may & (gpus > 0) & (gpus != jobs.gpus) & _within_hints(jobs, gpus) & (jobs.run_s >= reports.least_run_s)
+    room = _with_room(snapshot, gpus, np.flatnonzero(ask).tolist())
+    gpus[list(room)] = list(room.values())  # 0 without room: it would come back as it was
     ask &= (gpus < jobs.gpus) | (_saved_s(jobs, gpus) > restart_costs_s(jobs, restart_cost_s))
-    room = _most_gpus(snapshot, np.flatnonzero(ask).tolist())
-    ask[[row for row, most_gpus in room.items() if gpus[row] > most_gpus]] = False  # else it would come back as it was
-    wanted = np.where(ask, gpus, 0)
+    wanted = np.where(ask & (gpus != jobs.gpus), gpus, 0)
     changed = may & (wanted != jobs.wanted_gpus) & ((wanted > 0) | (gpus == jobs.gpus))
     rows = ranking.order[changed[ranking.order]]
     new = [row for row in rows.tolist() if wanted[row]][: max(most, 0)]
@@ -352,6 +353,18 @@ def _remaining_s(jobs: Jobs) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         remaining: Floats = np.maximum(jobs.executed_s, jobs.run_s) * (1.0 - progress) / progress
     return np.where(np.isnan(remaining), np.inf, remaining)
+
+
+def _with_room(base: Snapshot, gpus: Int64s, rows: Sequence[int]) -> dict[int, int]:
+    """The sizes for which the nodes of these jobs have room, by row; 0 for none. gpus: (N,) wanted.
+
+    A job that is to grow beyond what they have gets all of it, if that is at least its own number and its min_gpus.
+    """
+    least, found = np.fmax(hint_column(base.jobs, "min_gpus"), base.jobs.gpus), dict[int, int]()
+    for row, most in _most_gpus(base, rows).items():
+        has = min(int(gpus[row]), most)
+        found[row] = has if has == gpus[row] or has >= least[row] else 0
+    return found
 
 
 def _most_gpus(base: Snapshot, rows: Sequence[int]) -> dict[int, int]:

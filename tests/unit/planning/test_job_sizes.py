@@ -119,7 +119,8 @@ def test_sizes__the_request_is_written_and_on_record() -> None:
         ({"array_job_id": 1, "nodes": 2, "gpus": 4, "gpus_by": "node", "tasks": 2, "cpus": 2}, 6, "size-array"),
         ({"het_job_id": 1}, 4, "size-het"),
         ({"gpu_request": "gpu:a100:1,gpu:v100:1"}, 4, "size-types"),
-        ({"comment": "slurmsched: min_gpus=1 max_gpus=16"}, 16, "size-room"),  # no node has so many
+        ({"comment": "slurmsched: min_gpus=9 max_gpus=16"}, 16, "size-room"),  # no node has so many
+        ({"comment": "slurmsched: min_gpus=1 max_gpus=16", "gpus": 8, "gpu_request": "gpu:8"}, 16, "size-room"),
         ({"features_asked": "a*2"}, 4, "size-room"),  # which nodes it may have is not known
         ({"tasks": 2, "cpus": 1}, 4, ""),  # a gang that lost a node: Slurm shows the other one, until it waits again
     ],
@@ -198,13 +199,14 @@ def test_sizes__each_way_of_asking_has_its_own_options(
 
 @pytest.mark.parametrize(("row", "most"), [(GANG, 6), ({**TASKS, "cpus": 2 * 20}, 3)])
 def test_sizes__no_more_than_the_nodes_have(row: dict[str, Any], most: int) -> None:
-    """Three nodes have two GPUs free of any job; a node of 64 CPUs has three tasks of 20."""
+    """Three nodes have two GPUs free of any job; a node of 64 CPUs has three tasks of 20. More is cut to that."""
     given = queue({**row, "comment": "slurmsched: min_gpus=1 max_gpus=16"}, size="3x8")
     given = replace(given, nodes=given.nodes.with_columns(cpus=np.full(3, 64, given.nodes.cpus.dtype)))
-    for want, rules in ((most, []), (most + 2, ["size-room"])):
+    for want in (most, most + 2):
         plan = planner({1: want}).plan(given)
-        assert [refusal.rule for refusal in plan.refused] == rules
-        assert len(asks(plan)) == 1 - len(rules)
+        assert plan.refused == ()
+        (step,) = [step for step in plan.actions if isinstance(step, SetSize)]
+        assert counted(step.new) == most
 
 
 def test_sizes__a_task_that_left_its_array_takes_the_record_along() -> None:
@@ -495,7 +497,7 @@ def test_running_sizes__ask_who_gains_more_than_a_restart_costs(job, gpus, expec
 def test_running_sizes__no_more_than_a_node_has():
     """A job of one node would requeue itself for a size that is refused while it waits, and again after that."""
     ranking = Ranking(np.arange(1), changes=JobChanges(gpus=np.array([4], np.int32)))
-    for size, expected in (("2x4", {1: 4}), ("2x3", {})):
+    for size, expected in (("2x4", {1: 4}), ("2x3", {1: 3}), ("2x2", {})):
         seen = queue(RUNS, size=size)
         assert (
             by_id(seen, running_sizes(seen, ranking, JobReportsConfig(sizes=True), ScopeConfig(partitions=("*",))))
