@@ -131,7 +131,7 @@ lock: ## Write packaging/constraints.txt anew: the newest versions that fit Pyth
 
 pictures: $(STAMP) ## Renew the pictures of docs: pages (Debian's chromium) and `slurmsched top`
 	$(BIN)/python -m tests.browser.page_pictures docs
-	$(BIN)/python -m tests.unit.observe.top.top_picture docs/top.svg docs/top-gpus.svg
+	$(BIN)/python -m tests.unit.observe.top_picture docs/top.svg docs/top-gpus.svg
 
 plotly: ## Fetch plotly's small bundle anew (npm): make plotly PLOTLY=4.1.1; then write its checksum to the README beside it
 	rm -rf build/plotly && mkdir -p build/plotly && cd build/plotly && npm pack --silent plotly.js-basic-dist-min@$(PLOTLY) && tar xzf *.tgz

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from slurmsched.observe.queue_rows import JobKeys
-    from slurmsched.observe.survey.advice import Advice
-    from slurmsched.observe.survey.advice_rules import AdviceInput
+    from slurmsched.observe.survey.advice import Advice, AdviceInput
     from slurmsched.slurm.doctor import CheckResult
 
 LISTING = Listing(

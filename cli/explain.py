@@ -53,7 +53,7 @@ def command(out: Output, job: str, as_user: bool, node: str | None) -> None:
 
 
 def _print(out: Output, answer: Explanation, now_s: float) -> None:
-    from slurmsched.observe.explain.priority_parts import share_lines
+    from slurmsched.observe.explain.queue_position import share_lines
     from slurmsched.observe.explain.wording import printable
 
     out.line(f"job {answer.job_id} of {printable(answer.user)}: {answer.state}, {answer.blocker} (Slurm says: "

@@ -108,7 +108,7 @@ def show_plan(
 
     about: fields that the JSON has too; with them it is another schema than that of `plan`.
     """
-    from slurmsched.observe.plan_rows import plan_record, planned_rows
+    from slurmsched.observe.queue_rows import plan_record, planned_rows
 
     rows = LISTING.ordered([row for row in planned_rows(snapshot, plan, lever) if keeps(row)], choice.sort)
     changes = rows[:limit] if limit else rows
@@ -127,8 +127,7 @@ def _print_plan(
     filtered_out: bool,
 ) -> None:  # fmt: skip
     """filtered_out: filters leave out changes, so no line counts those that are not shown."""
-    from slurmsched.observe.plan_rows import managed_counts, refused_jobs
-    from slurmsched.observe.queue_rows import as_slurm
+    from slurmsched.observe.queue_rows import as_slurm, managed_counts, refused_jobs
 
     planned = len(plan.priority_changes)
     managed, back = managed_counts(snapshot, plan)

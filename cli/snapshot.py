@@ -45,9 +45,8 @@ def save_snapshot(out: Output, file: Path, anonymise: bool, key_file: Path | Non
     of the configuration only policy, estimator, scope, lever and pace. Reads only; any user may run it.
     """
     from slurmsched.daemon.cycle_parts import open_cycle_parts
-    from slurmsched.observe.snapshot_anonymiser import anonymised_snapshot
+    from slurmsched.observe.anonymiser import TraceAnonymiser, anonymised_snapshot, new_key, read_key
     from slurmsched.observe.snapshot_file import saved_snapshot, write_snapshot
-    from slurmsched.observe.trace_anonymiser import TraceAnonymiser, new_key, read_key
 
     if key_file and not anonymise:
         raise click.UsageError("--key-file needs --anonymise")

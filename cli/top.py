@@ -32,7 +32,7 @@ def command(interval: str) -> None:
     from slurmsched.logs import configure
 
     try:
-        from slurmsched.observe.top.top_app import TopApp
+        from slurmsched.observe.top_app import TopApp
     except ImportError as error:
         raise ConfigError("needs textual: pip install 'slurmsched[top]'") from error
     interval_s = seconds(interval)

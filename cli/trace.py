@@ -101,7 +101,7 @@ def anonymise(
     Users, accounts and job names become keyed hashes; job ids are renumbered. Dates are moved by whole weeks into
     January 1970. Sizes, times, GPU types and states are kept: a rare size may still identify a user.
     """
-    from slurmsched.observe.trace_anonymiser import TraceAnonymiser, new_key, read_key
+    from slurmsched.observe.anonymiser import TraceAnonymiser, new_key, read_key
     from slurmsched.sim.traces.trace_io import check_ending, save_trace
 
     check_ending(target)

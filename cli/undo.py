@@ -139,7 +139,7 @@ def _report(out: Output, plan: Plan, receipt: Receipt | None) -> int:
     from slurmsched.errors import SlurmRefusedError
 
     if out.as_json:
-        from slurmsched.observe.plan_rows import step_records
+        from slurmsched.observe.queue_rows import step_records
 
         jobs = [{"job_id": a.job_id, "lever": a.kind, "now": a.old, "base": a.new} for a in plan.priority_changes]
         out.json(

@@ -70,7 +70,7 @@ def command(
 
     Needs no more rights than squeue and sacct. Reads only.
     """
-    from slurmsched.observe.gpu_use_rows import gpu_use_row, gpu_use_sums, sum_records
+    from slurmsched.model.gpu_use import gpu_use_row, gpu_use_sums, sum_records
     from slurmsched.observe.gpu_use_sources import read_gpu_use
     from slurmsched.slurm.reader import open_commands
 

@@ -13,9 +13,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from slurmsched.config import Config, PluginConfig
-from slurmsched.model.slurm_weights import slurm_weights
 from slurmsched.plain_text import escape_terminal, pluralize
-from slurmsched.planning.priorities.priority_weights import KEPT_BY, lost_weights, proposed_tiers
+from slurmsched.planning.priorities.priority_weights import KEPT_BY, lost_weights, proposed_tiers, slurm_weights
 from slurmsched.tier_spec import read_tiers
 
 if TYPE_CHECKING:

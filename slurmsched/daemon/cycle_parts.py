@@ -76,7 +76,7 @@ def open_cycle_parts(
         if config.measured_use.every_s and config.measured_use.source != "none":
             cluster.learn(_use_reader(config))
         if config.lever.share and config.measured_use.profiles:
-            from slurmsched.observe.measured_parts import MeasuredParts
+            from slurmsched.observe.gpu_profiles import MeasuredParts
 
             cluster.learn(MeasuredParts(Path(config.measured_use.profiles), config.lever))
         yield CycleParts(cluster, plans, store, lead)

@@ -21,7 +21,7 @@ from slurmsched.protocols import Cluster, DecidingPlanner, Store
 
 if TYPE_CHECKING:
     from slurmsched.observe.gpu_profiles import ProfileStore
-    from slurmsched.observe.metrics.prometheus import CycleMetrics
+    from slurmsched.observe.prometheus import CycleMetrics
     from slurmsched.observe.web.frame import Frame
     from slurmsched.observe.web.web_pages import WebPages
     from slurmsched.observe.web.web_server import HttpRequest, HttpResponse, WebServer
@@ -166,7 +166,7 @@ class Observers:
         """Adopt another configuration; figures stay. After a ConfigError nothing has changed."""
         meters, pages = self._meters, self._pages
         if config.metrics.wanted:
-            from slurmsched.observe.metrics.prometheus import CycleMetrics, need_client
+            from slurmsched.observe.prometheus import CycleMetrics, need_client
 
             need_client()
             meters = meters or self._taken_up(CycleMetrics(config), config)
@@ -187,7 +187,7 @@ class Observers:
         self._planner = planner
         if self._meters is None:
             return cluster, planner, store
-        from slurmsched.observe.metrics.prometheus import TimedCycle
+        from slurmsched.observe.prometheus import TimedCycle
 
         timed = TimedCycle(cluster, planner, store, self._meters.stage)
         return timed, timed, timed
@@ -270,7 +270,7 @@ class Observers:
 
     def _published(self, meters: CycleMetrics) -> None:
         from slurmsched.daemon.cycle_parts import paused
-        from slurmsched.observe.metrics.prometheus import ProcessState, write_textfile
+        from slurmsched.observe.prometheus import ProcessState, write_textfile
 
         standing = ProcessState(self._apply, self._leads, paused(self._config))
         self._families = meters.families(standing)
@@ -313,7 +313,7 @@ class Observers:
             log.info("http.opened", what=name, listen=listen)
 
     def _metrics(self, asked: HttpRequest) -> HttpResponse | None:
-        from slurmsched.observe.metrics.prometheus import scraped
+        from slurmsched.observe.prometheus import scraped
         from slurmsched.observe.web.web_server import HttpResponse
 
         return HttpResponse(*scraped(self._families, asked.accept)) if asked.path == "/metrics" else None
@@ -325,7 +325,7 @@ class Observers:
         self._failed[name] = why
 
     def _taken_up(self, meters: CycleMetrics, config: Config) -> CycleMetrics:
-        from slurmsched.observe.metrics.prometheus import read_textfile
+        from slurmsched.observe.prometheus import read_textfile
 
         if textfile := config.metrics.textfile:
             self._guarded(METRICS, lambda: meters.restore(read_textfile(Path(textfile))))

@@ -12,7 +12,7 @@ from slurmsched.model.gpu_topology import GpuTopology
 from slurmsched.model.gpu_use import JobGpuUse
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.observe.gpu_use_sources import read_gpu_use
-from slurmsched.observe.survey.advice_rules import AdviceInput, gpus_by_job
+from slurmsched.observe.survey.advice import AdviceInput, gpus_by_job
 from slurmsched.resources.gpu_sets import set_ranks
 from slurmsched.slurm.accounting import read_typical_run_times
 from slurmsched.slurm.cons_tres import known_version, read_shapes

@@ -14,8 +14,7 @@ import orjson
 
 from slurmsched.model.columns import Floats
 from slurmsched.model.job_outcomes import SIZE_CLASSES, JobOutcomes, UsageHistory, in_size_class
-from slurmsched.observe.html_page import HOURS, TimeUnit, unit_for_span
-from slurmsched.observe.page_colours import DASHES, SIZE_COLOURS, policy_styles
+from slurmsched.observe.html_page import DASHES, HOURS, SIZE_COLOURS, TimeUnit, policy_styles, unit_for_span
 from slurmsched.plain_text import escape_terminal, pluralize, replace_surrogates
 
 POINTS = 400  # of a line: more than a page has room for adds weight only

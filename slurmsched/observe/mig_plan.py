@@ -23,8 +23,7 @@ from slurmsched.errors import InputError
 from slurmsched.model import Snapshot
 from slurmsched.model.gpu_use import JobGpuUse
 from slurmsched.model.hints import parse_hints
-from slurmsched.observe.gpu_profiles import GpuProfile, ProfileKey
-from slurmsched.observe.measured_parts import MIB_PER_GB, profile_of_alike
+from slurmsched.observe.gpu_profiles import MIB_PER_GB, GpuProfile, ProfileKey, profile_of_alike
 from slurmsched.observe.queue_rows import JobKeys
 from slurmsched.resources.by_type import whole_types
 from slurmsched.resources.node_gpus import DRAINED, OPEN, NodeGpus, node_gpus

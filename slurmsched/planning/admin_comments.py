@@ -23,8 +23,8 @@ from slurmsched.model.columns import Bools
 from slurmsched.model.hostlists import folded
 from slurmsched.model.operations import OperationStage, Purpose
 from slurmsched.planning.gate import FOREIGN_COMMENT
-from slurmsched.planning.idle_gpus import NO_IDLE, idle_jobs, some_idle
 from slurmsched.planning.job_scope import scoped
+from slurmsched.planning.priorities.order import NO_IDLE, idle_jobs, some_idle
 from slurmsched.planning.proposals import Budget, Lever, Proposal, Records, carried_out
 
 if TYPE_CHECKING:

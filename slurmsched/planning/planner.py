@@ -34,15 +34,19 @@ from slurmsched.model.policy_info import criteria_words
 from slurmsched.planning import job_scope
 from slurmsched.planning.earliest_starts import unwritten_changes
 from slurmsched.planning.gate import GateContext, GateTime, refusal
-from slurmsched.planning.idle_gpus import idle_users_last
 from slurmsched.planning.job_scope import site_notes, with_returned
 from slurmsched.planning.levers import levers_of
 from slurmsched.planning.moldable_sizes import moldable_sizes
-from slurmsched.planning.priorities.order import aged_first, behind_by_own_nice, with_own_nice
+from slurmsched.planning.priorities.order import (
+    aged_first,
+    behind_by_own_nice,
+    capped_last,
+    idle_users_last,
+    with_own_nice,
+)
 from slurmsched.planning.priorities.priority_fields import PRIORITY_FIELDS, PriorityField
 from slurmsched.planning.priorities.priority_values import wanted_values
 from slurmsched.planning.priorities.priority_weights import weight_notes
-from slurmsched.planning.priorities.soft_caps import capped_last
 from slurmsched.planning.priorities.tiers import in_tiers, unread_tiers, with_decider
 from slurmsched.planning.proposals import Budget, Lever, Proposal
 from slurmsched.protocols import Estimator, ExplainingEstimator, Placement, Policy

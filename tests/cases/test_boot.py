@@ -7,10 +7,9 @@ import json
 import pytest
 
 from slurmsched.model import Plan
-from slurmsched.observe.metrics.cycle_figures import gauges
-from slurmsched.observe.metrics.metric_catalog import RULE_NAMES
+from slurmsched.observe.metric_catalog import RULE_NAMES, gauges
 from slurmsched.observe.survey.gpu_overview import gpu_map
-from slurmsched.observe.top.top_drawing import head
+from slurmsched.observe.top_app import head
 from slurmsched.testing import snapshot
 from tests.cases.conftest import Run
 from tests.cases.fake_slurm import FakeSlurm, job, node, record, running

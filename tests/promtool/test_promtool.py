@@ -12,7 +12,7 @@ import yaml
 
 from slurmsched.config_file import parse_config
 from slurmsched.model import Receipt
-from slurmsched.observe.metrics.prometheus import CycleMetrics, ProcessState, scraped
+from slurmsched.observe.prometheus import CycleMetrics, ProcessState, scraped
 from slurmsched.planning.planner import Planner
 from slurmsched.testing import mixed_snapshot
 

@@ -21,7 +21,7 @@ from tests.unit.test_names import FILES, ROOT
 from tests.unit.test_packaging import PROJECT
 
 AT_THE_TOP = {
-    ("slurmsched/observe/top/top_app.py", "textual"),  # imported by `slurmsched top` alone, which says what is missing
+    ("slurmsched/observe/top_app.py", "textual"),  # imported by `slurmsched top` alone, which says what is missing
     ("slurmsched/testing/strategies.py", "hypothesis"),  # for tests of plug-ins
     ("slurmsched/observe/html_page.py", "markupsafe"),  # comes with jinja2
 }

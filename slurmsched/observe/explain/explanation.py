@@ -12,21 +12,22 @@ from slurmsched.model.plan import Plan
 from slurmsched.model.reasons import Blocker, LimitValue, Reason, limit_values, read_reason
 from slurmsched.model.snapshot import Rights, Snapshot
 from slurmsched.model.states import HELD, JobState
-from slurmsched.observe.explain.blocked_nodes import BlockedJob, kept_by_reservations
+from slurmsched.observe.explain.blocked_nodes import BlockedJob, KeptNodes, idle_line, kept_by_reservations, kept_nodes
 from slurmsched.observe.explain.blocker_text import explain_blocker, nearby_requests
-from slurmsched.observe.explain.kept_nodes import KeptNodes, idle_line, kept_nodes
 from slurmsched.observe.explain.node_obstacles import NodeCheck, room_on_nodes
 from slurmsched.observe.explain.planner_answers import size_outlook
-from slurmsched.observe.explain.priority_parts import (
+from slurmsched.observe.explain.queue_position import (
     GpuUse,
     PriorityParts,
+    QueuePosition,
     TierPlace,
+    competitors_before,
     gpu_use,
     measured_use,
     priority_parts,
+    queue_position,
     tier_place,
 )
-from slurmsched.observe.explain.queue_position import QueuePosition, competitors_before, queue_position
 from slurmsched.observe.explain.start_estimate import (
     BY_TURNS,
     StartEstimate,

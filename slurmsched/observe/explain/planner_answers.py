@@ -24,7 +24,7 @@ from slurmsched.planning.operations.victims import (
 )
 from slurmsched.protocols import ExplainingEstimator
 from slurmsched.resources.allocated import holding
-from slurmsched.resources.shared_gpus import jobs_beside, jobs_to_join
+from slurmsched.resources.node_gpus import jobs_beside, jobs_to_join
 
 DAYS = ("Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday")
 

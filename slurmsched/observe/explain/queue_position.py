@@ -1,14 +1,16 @@
-"""A job's place in the queue, and which jobs before it compete with it."""
+"""A job's place in the queue, which jobs before it compete with it, and the parts of its priority."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isnan
 from typing import Any
 
 import numpy as np
 
-from slurmsched.model.job_details import JobDetails
+from slurmsched.model.job_details import JobDetails, ShareAndUse
+from slurmsched.model.jobs import Jobs
 from slurmsched.model.plan import Plan, Ranking
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.observe.explain.start_estimate import EligibleNodes
@@ -16,7 +18,9 @@ from slurmsched.observe.explain.wording import differing_criteria
 from slurmsched.plain_text import pluralize
 from slurmsched.planning.criteria import criteria
 from slurmsched.planning.priorities.order import queue_order
-from slurmsched.planning.priorities.tiers import DECIDED_BY, decision
+from slurmsched.planning.priorities.priority_fields import PRIORITY_FIELDS
+from slurmsched.planning.priorities.tiers import CRITERIA, DECIDED_BY, decision
+from slurmsched.resources.allocated import holding
 from slurmsched.resources.startable_jobs import waits_for_nodes_alone
 
 SHOWN = 3
@@ -132,3 +136,125 @@ def _criteria_of(snapshot: Snapshot, ranking: Ranking | None, row: int) -> dict[
     if ranking is None:
         return {"priority": int(snapshot.jobs.priority[row])}
     return {name: values[row].item() for name, values in ranking.why.items()}
+
+
+# What a job's priority is made of, and what its user and account are entitled to, use and have used.
+
+
+_WORDS = {"fairshare": "fair share", "jobsize": "job size", "qos": "QOS", "tres": "TRES", "assoc": "association"}
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityParts:
+    """Points of a job's priority, as sprio has them, and how many of them are slurmsched's.
+
+    parts: by name; nice and site as Slurm has them: a nice lowers the priority.
+    by_slurmsched: points that it has by slurmsched now.
+    wanted: those of the policy's order. None = not known.
+    text: all this in words.
+    """
+
+    priority: int
+    parts: Mapping[str, int]
+    by_slurmsched: int | None
+    wanted: int | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TierPlace:
+    """By what the job is ordered before the policy. values: of each tier by name. text: with what decides, as text."""
+
+    values: Mapping[str, Any]
+    decided_by: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """GPUs of the jobs of a user or an account now. of: "user" or "account"."""
+
+    of: str
+    name: str
+    allocated: int
+    waiting: int
+
+
+def priority_parts(
+    snapshot: Snapshot, plan: Plan | None, row: int, details: JobDetails, lever: str
+) -> PriorityParts | None:
+    """None for a job of which sprio shows no parts. lever: "nice" or "site_factor"."""
+    parts = dict(details.priority_parts)
+    if not parts:
+        return None
+    priority, field, jobs = parts.pop("priority"), PRIORITY_FIELDS[lever], snapshot.jobs
+    boost = int(field.boost(jobs)[row])
+    # Without the ledger it is not on record who gave the job its nice: a positive one may be its user's.
+    now = None if plan is None else boost if jobs.written[row] or boost > 0 else 0
+    wanted = None
+    if plan is not None and len(plan.managed) and plan.managed[row]:
+        value = int(plan.wanted_values[row])
+        wanted = value if lever == "site_factor" else int(jobs.base_nice[row]) - value
+    return PriorityParts(priority, parts, now, wanted, _sum(priority, parts, now, wanted))
+
+
+def _sum(priority: int, parts: Mapping[str, int], now: int | None, wanted: int | None) -> str:
+    signed = {name: -points if name == "nice" else points for name, points in parts.items() if points}
+    shown = " ".join(
+        f"{'-' if points < 0 else '+'} {_WORDS.get(name, name)} {abs(points):,}" for name, points in signed.items()
+    )
+    text = f"{priority:,} = {shown.removeprefix('+ ') or 'no part'}"
+    if now is None or (wanted is None and not now):
+        return text
+    if wanted is None:
+        return f"{text}; slurmsched added {now:,} of it"
+    change = f", and {wanted:,} after the next cycle" if wanted != now else ""
+    return f"{text}; the policy adds {now:,} of it{change}"
+
+
+def tier_place(why: Mapping[str, Any]) -> TierPlace | None:
+    """By the criteria of a job; None where no tier is set."""
+    values = {kind: why[name] for kind, name in CRITERIA.items() if name in why}
+    if not values:
+        return None
+    decided = str(why.get("decided_by", ""))
+    shown = ", ".join(f"{CRITERIA[kind].replace('_', ' ')} {value:g}" for kind, value in values.items())
+    by = decision(why)
+    return TierPlace(values, decided, f"{shown}{f'; {by}' if by else '; nobody who competes is before it'}")
+
+
+def gpu_use(snapshot: Snapshot, row: int) -> tuple[GpuUse, ...]:
+    """GPUs that the job's account and user hold and wait for, of the jobs that Slurm shows."""
+    jobs, made = snapshot.jobs, list[GpuUse]()
+    asks = jobs.gpus.astype(np.int64) * np.maximum(jobs.array_tasks, 1)
+    of_account = jobs.account.isin((jobs.account[row],))
+    of_user = of_account & jobs.user.isin((jobs.user[row],))
+    for of, name, mine in (("account", jobs.account[row], of_account), ("user", jobs.user[row], of_user)):
+        held, waits = int(asks[mine & holding(jobs)].sum()), int(asks[mine & jobs.pending].sum())
+        made.append(GpuUse(of, name, held, waits))
+    return tuple(made)
+
+
+def measured_use(jobs: Jobs, row: int) -> str:
+    """How much a running job uses its GPUs, as text; "" if it is not measured."""
+    use, idle, memory_mib = (float(column[row]) for column in (jobs.gpu_use, jobs.idle_gpus, jobs.gpu_memory_mib))
+    if isnan(use) or not jobs.running[row]:
+        return ""
+    used = "" if isnan(idle) else f"{jobs.gpus[row] - idle:.0f} of {pluralize(int(jobs.gpus[row]), 'GPU')} used; "
+    memory = "" if isnan(memory_mib) else f"; at most {memory_mib / 1024:.1f} GiB in use on one GPU"
+    return f"{used}the GPUs compute {use:.0%} of the time{memory}"
+
+
+def share_lines(shares: tuple[ShareAndUse, ...], uses: tuple[GpuUse, ...]) -> tuple[str, ...]:
+    """One line for the account and one for the user."""
+    known = {"user" if one.user else "account": one for one in shares}
+    return tuple(_share_line(use, known.get(use.of)) for use in uses if use.name)
+
+
+def _share_line(use: GpuUse, share: ShareAndUse | None) -> str:
+    now = f"{pluralize(use.allocated, 'GPU')} allocated, {use.waiting} waited for"
+    if share is None or isnan(share.use):
+        return f"{use.of} {use.name}: {now}"
+    entitled = "" if isnan(share.share) else f"entitled to {share.share:.1%}, "
+    factor = "" if isnan(share.fair_share) else f"; fair-share factor {share.fair_share:.2f}"
+    return f"{use.of} {use.name}: {entitled}has used {share.use:.1%}{factor}; {now}"

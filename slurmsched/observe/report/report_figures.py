@@ -13,10 +13,10 @@ import numpy as np
 from slurmsched.db.ledger_queries import PlacementFacts, operation_totals
 from slurmsched.model.columns import Bools, Floats, Int64s, Labels
 from slurmsched.model.durations import DAY_S
+from slurmsched.model.gpu_use import gpu_use_sums, sum_records
 from slurmsched.model.job_outcomes import SIZE_CLASSES, JobOutcomes, in_size_class
 from slurmsched.model.trace import Trace
 from slurmsched.observe.fairness import FairnessFigures, JobTenants, jct_alone_s
-from slurmsched.observe.gpu_use_rows import gpu_use_sums, sum_records
 from slurmsched.observe.report.report_input import SACCT, ReportedJobs, ReportInput
 from slurmsched.observe.survey.gpu_overview import gpu_overview
 from slurmsched.resources.startable_jobs import not_waiting_for_gpus

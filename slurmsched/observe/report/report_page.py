@@ -13,6 +13,9 @@ import numpy as np
 from slurmsched.model.columns import Floats
 from slurmsched.model.job_outcomes import SIZE_CLASSES, in_size_class
 from slurmsched.observe.html_page import (
+    FREE,
+    LIMIT,
+    USED,
     PagePlot,
     PageSheet,
     SheetCell,
@@ -32,7 +35,6 @@ from slurmsched.observe.html_plots import (
     size_styles,
     span_averages,
 )
-from slurmsched.observe.page_colours import FREE, LIMIT, USED
 from slurmsched.observe.report.report_input import ReportedJobs, ReportInput
 from slurmsched.plain_text import pluralize
 

@@ -19,8 +19,7 @@ from jinja2 import Environment, PackageLoader
 from slurmsched import __version__
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.observe.html_page import STATIC as SHARED_STATIC
-from slurmsched.observe.html_page import safe_text
-from slurmsched.observe.page_colours import colour_css
+from slurmsched.observe.html_page import colour_css, safe_text
 from slurmsched.observe.web.frame import JOB_FILTERS, Frame
 from slurmsched.observe.web.web_server import HttpRequest, HttpResponse
 from slurmsched.plain_text import replace_surrogates

@@ -1,15 +1,26 @@
-"""The order of a ranking: which jobs compete, what users' own nice changes, and who has waited too long."""
+"""The order of waiting jobs, and what changes it after the policy: own nice, the age cap, soft caps, idle GPUs."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from slurmsched.model import Ranking, Snapshot
+from slurmsched.config import IdleGpusConfig
+from slurmsched.errors import UnreadableError
+from slurmsched.model import Jobs, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
+from slurmsched.model.gres import parse_gres
+from slurmsched.model.hints import parse_hints
 from slurmsched.planning.job_scope import follows_array
 from slurmsched.planning.priorities.priority_fields import PriorityField
+from slurmsched.tier_spec import OWNERS
+
+if TYPE_CHECKING:
+    from slurmsched.config import SoftCaps
 
 
 def competing_jobs(snapshot: Snapshot) -> Int64s:
@@ -122,3 +133,135 @@ def starvation_s(snapshot: Snapshot) -> Floats:
     since_eligible_s = np.nan_to_num(snapshot.now_s - jobs.eligible_s, nan=np.inf)
     waited: Floats = np.maximum(np.fmin(jobs.waiting_s, since_eligible_s), 0.0)
     return np.where(jobs.pending, waited, 0.0)
+
+
+# Soft caps: jobs whose user, account or QOS exceeds a number of GPUs go last. No job is held.
+
+
+Key = tuple[str, str]  # "user:alice", "gpu" or "gpu:h100"
+
+
+def capped_last(ranking: Ranking, snapshot: Snapshot, managed: Bools, caps: SoftCaps) -> Ranking:
+    """The ranking with the managed waiting jobs beyond a cap behind all others, in their own order. managed: (N,)."""
+    if not caps.any:
+        return ranking
+    beyond = managed & beyond_caps(ranking, snapshot, caps)
+    last = beyond[ranking.order]
+    order = np.concatenate([ranking.order[~last], ranking.order[last]])
+    return replace(ranking, order=order, why={"over_soft_cap": beyond, **ranking.why})
+
+
+def beyond_caps(ranking: Ranking, snapshot: Snapshot, caps: SoftCaps) -> Bools:
+    """Waiting jobs that would take an owner above a cap. Running jobs count first, then waiting ones in their order.
+    (N,).
+
+    A job beyond a cap uses none of it, so that a smaller one behind it may still be within. An array counts with the
+    GPUs of all its tasks, and is beyond where its first task is.
+    """
+    jobs, used = snapshot.jobs, _held_by_owner(snapshot, caps)
+    found = np.zeros(len(jobs), np.bool_)
+    for row in ranking.order[jobs.pending[ranking.order]].tolist():
+        asked = list(_asked_by_cap(snapshot, row, caps))
+        found[row] = any(used[key] + gpus > cap for key, gpus, cap in asked)
+        if not found[row]:
+            used.update({key: gpus * max(int(jobs.array_tasks[row]), 1) for key, gpus, _ in asked})
+    return found
+
+
+def _asked_by_cap(snapshot: Snapshot, row: int, caps: SoftCaps) -> Iterator[tuple[Key, int, int]]:
+    """Each cap that a waiting job counts against: whose, how many GPUs it asks for, and the cap."""
+    jobs = snapshot.jobs
+    by_kind = _gpus_of(jobs.gpu_request[row], int(jobs.gpus[row]))
+    for owner in _owners(snapshot, row):
+        for kind, cap in _caps_of(owner, caps).items():
+            if gpus := by_kind.get(kind, 0):
+                yield (owner, kind), gpus, cap
+
+
+def _held_by_owner(snapshot: Snapshot, caps: SoftCaps) -> Counter[Key]:
+    """GPUs that started jobs hold, by owner and kind, where there is a cap."""
+    jobs, used = snapshot.jobs, Counter[Key]()
+    held: dict[int, Counter[str]] = {}
+    table = snapshot.allocations
+    for job_id, kind, gpus in zip(table.job_id.tolist(), table.gpu_type, table.gpus.tolist(), strict=True):
+        held.setdefault(job_id, Counter()).update({f"gpu:{kind}": gpus} if kind else {})
+    for row in np.flatnonzero(~jobs.pending & ~jobs.finished & (jobs.gpus > 0)).tolist():
+        by_kind = {"gpu": int(jobs.gpus[row]), **held.get(int(jobs.job_id[row]), {})}
+        for owner in _owners(snapshot, row):
+            used.update({(owner, kind): by_kind.get(kind, 0) for kind in _caps_of(owner, caps)})
+    return used
+
+
+def _owners(snapshot: Snapshot, row: int) -> list[str]:
+    return [f"{owner}:{name}" for owner in OWNERS if (name := getattr(snapshot.jobs, owner)[row])]
+
+
+def _caps_of(owner: str, caps: SoftCaps) -> Mapping[str, int]:
+    """The caps of one owner by kind of GPU: its own where it has some, else those of all of its sort."""
+    own = caps.named.get(owner)
+    found: Mapping[str, int] = getattr(caps, owner.partition(":")[0]) if own is None else own
+    return found
+
+
+def _gpus_of(request: str, gpus: int) -> dict[str, int]:
+    """GPUs that a waiting job asks for: all, and those of each type that it names."""
+    found = {"gpu": gpus}
+    try:
+        entries = parse_gres(request)
+    except UnreadableError:
+        return found
+    return found | {f"gpu:{entry.type}": entry.count for entry in entries if entry.kind == "gpu" and entry.type}
+
+
+# Running jobs that do not use their GPUs, and how they change the place of their users' waiting jobs.
+#
+# The AdminComment of an idle job may say so (admin_comments). The waiting jobs of its user may go behind those of
+# others. The idle job itself may go behind all, and preemption may then take its GPUs (idle.requeue).
+# Source: slurmsched.
+
+
+NO_IDLE = IdleGpusConfig()
+
+
+def idle_jobs(jobs: Jobs, idle: IdleGpusConfig) -> Bools:
+    """Running jobs whose GPUs compute less than idle.below_pct of the time, as measured. (N,) bool."""
+    return _judged_jobs(jobs, idle) & (jobs.gpu_use < idle.below_pct / 100)  # NaN: not measured
+
+
+def some_idle(jobs: Jobs, idle: IdleGpusConfig) -> Bools:
+    """Running jobs with some idle GPUs, however much they use the others. (N,) bool."""
+    return _judged_jobs(jobs, idle) & (jobs.idle_gpus > 0)
+
+
+def _judged_jobs(jobs: Jobs, idle: IdleGpusConfig) -> Bools:
+    """Running jobs that have run long enough and that no exception of the site excludes. (N,) bool."""
+    judged = jobs.running & (jobs.gpus > 0) & (jobs.run_s >= idle.after_s)
+    judged &= jobs.batch | idle.interactive
+    spared = {"user": idle.except_users, "account": idle.except_accounts, "partition": idle.except_partitions,
+              "qos": idle.except_qos}  # fmt: skip
+    for column, names in spared.items():
+        judged &= ~getattr(jobs, column).isin(names) if names else True
+    return judged
+
+
+def idle_users_last(ranking: Ranking, snapshot: Snapshot, managed: Bools, idle: IdleGpusConfig) -> Ranking:
+    """The ranking with jobs of users who have an idle job at its end. managed: (N,) bool.
+
+    - First come all other jobs.
+    - Then come the managed waiting jobs of these users (idle.last).
+    - Then come the idle jobs themselves (idle.requeue), so that preemption takes their GPUs first. These are only batch
+      jobs that asked for a signal before they are stopped.
+    """
+    jobs, none = snapshot.jobs, np.zeros(len(snapshot.jobs), np.bool_)
+    if not (idle.last or idle.requeue):
+        return ranking
+    judged = idle_jobs(jobs, idle)
+    users = {jobs.user[row] for row in np.flatnonzero(judged).tolist()}
+    behind = managed & jobs.pending & jobs.user.isin(sorted(users)) if idle.last else none
+    asks = jobs.comment.map(lambda comment: parse_hints(comment).ckpt is not None, np.bool_)
+    leaves = judged & jobs.batch & asks if idle.requeue else none
+    if not (behind | leaves).any():
+        return ranking
+    level = np.where(leaves, 2, behind.astype(np.int64))[ranking.order]
+    order = ranking.order[np.argsort(level, kind="stable")]
+    return replace(ranking, order=order, why={"idle_gpus": behind | leaves, **ranking.why})

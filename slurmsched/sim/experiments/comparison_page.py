@@ -15,6 +15,7 @@ import orjson
 from slurmsched.model.columns import Floats, Int64s
 from slurmsched.model.job_outcomes import SIZE_CLASSES, in_size_class
 from slurmsched.observe.html_page import (
+    SIZE_COLOURS,
     PagePlot,
     PageSheet,
     SheetCell,
@@ -35,7 +36,6 @@ from slurmsched.observe.html_plots import (
     time_distributions,
     usage_lines,
 )
-from slurmsched.observe.page_colours import SIZE_COLOURS
 from slurmsched.plain_text import pluralize
 from slurmsched.sim.experiments.back_test import BACK_TEST_COLUMNS, back_test_lead, back_test_table
 from slurmsched.sim.experiments.comparison import (

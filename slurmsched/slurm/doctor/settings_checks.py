@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from slurmsched.model.gres import SHARING
 from slurmsched.model.slurm_text import setting_s
-from slurmsched.model.slurm_weights import slurm_weights
 from slurmsched.model.snapshot import Rights, Site
 from slurmsched.plain_text import pluralize
+from slurmsched.planning.priorities.priority_weights import slurm_weights
 from slurmsched.slurm.doctor import CheckResult
 from slurmsched.slurm.site import operator_line
 

@@ -19,7 +19,7 @@ LIBRARIES = {
 OURS = {
     "slurmsched.db.leader_lease",
     "slurmsched.observe.explain",
-    "slurmsched.observe.metrics",
+    "slurmsched.observe.prometheus",
     "slurmsched.planning.operations.operation_steps",
     "slurmsched.planning.node_lists.node_list_lever",
     "slurmsched.planning.operations.gang_reservations",

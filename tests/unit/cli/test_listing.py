@@ -14,8 +14,7 @@ from slurmsched.cli import listing
 from slurmsched.cli.framework import TEXTS, Output
 from slurmsched.cli.listing import Choice, Column, Listing
 from slurmsched.model import AskSize, Operation, Purpose, Requeue, SetAdminComment, SetGpuRequest, SetNodeList, Victim
-from slurmsched.observe.plan_rows import step_records
-from slurmsched.observe.queue_rows import operation_records
+from slurmsched.observe.queue_rows import operation_records, step_records
 
 
 def rows_of(text: str) -> list[list[str]]:

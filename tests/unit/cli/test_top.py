@@ -9,7 +9,7 @@ from slurmsched.daemon import cycle_parts
 
 def test_top__says_what_to_install(run, monkeypatch):
     """Exit code 2 without textual."""
-    monkeypatch.setitem(sys.modules, "slurmsched.observe.top.top_app", None)
+    monkeypatch.setitem(sys.modules, "slurmsched.observe.top_app", None)
     done = run("top")
     assert (done.code, "pip install 'slurmsched[top]'" in done.err) == (2, True)
 
@@ -22,7 +22,7 @@ def test_top__refuses_an_interval_that_is_none(run):
 
 def test_top__runs_on_looks_of_the_cluster(run, fakes, monkeypatch):
     """Each look is a frame of the cluster and its plan, as `queue` has it."""
-    from slurmsched.observe.top import top_app
+    from slurmsched.observe import top_app
 
     looks = []
     monkeypatch.setattr(top_app.TopApp, "run", lambda self: looks.append(self._look()))

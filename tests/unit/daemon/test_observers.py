@@ -15,7 +15,7 @@ from slurmsched.daemon.observers import METRICS, WEB, IdleMails, Observers
 from slurmsched.errors import ConfigError
 from slurmsched.model import Plan, Receipt
 from slurmsched.model.plan import Outcome, RunTimeFactors, SetAdminComment
-from slurmsched.observe.metrics import prometheus as meters_module
+from slurmsched.observe import prometheus as meters_module
 from slurmsched.planning.planner import Planner
 from slurmsched.testing import mixed_snapshot, snapshot
 
@@ -153,7 +153,7 @@ def test_textfile__that_cannot_be_unlinked_either_is_told_once(tmp_path, capsys)
     assert (told.count("watch.failed"), told.count("metrics.textfile")) == (1, 1)
 
 
-@pytest.mark.parametrize("broken", ["metrics.prometheus.write_textfile", "web.frame.Frame", "web.web_server.WebServer"])
+@pytest.mark.parametrize("broken", ["prometheus.write_textfile", "web.frame.Frame", "web.web_server.WebServer"])
 def test_fault_of_any_part__ends_neither_a_cycle_nor_the_daemon(tmp_path, monkeypatch, capsys, broken):
     """Whatever is raised where; the other parts do their work."""
     monkeypatch.setattr(f"slurmsched.observe.{broken}", lambda *_, **__: 1 / 0)

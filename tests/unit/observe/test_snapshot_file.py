@@ -25,11 +25,10 @@ from slurmsched.model.columns import Table, frozen
 from slurmsched.model.gpu_selection import GpuSelection, JobGpuRequest, PlacedJob
 from slurmsched.model.operations import NodeWait, Operation, Purpose, Reservations, Victim
 from slurmsched.model.overrides import Override, OverrideState
-from slurmsched.model.slurm_weights import slurm_weights
-from slurmsched.observe.snapshot_anonymiser import anonymised_snapshot
+from slurmsched.observe.anonymiser import TraceAnonymiser, anonymised_snapshot
 from slurmsched.observe.snapshot_file import plan_digest, read_snapshot, saved_snapshot, write_snapshot
-from slurmsched.observe.trace_anonymiser import TraceAnonymiser
 from slurmsched.planning.planner import Planner
+from slurmsched.planning.priorities.priority_weights import slurm_weights
 from slurmsched.testing.builders import mixed_snapshot, snapshot
 
 POLICIES = ("discretized-las", "las", "gittins", "sjf", "srtf", "srsf", "themis", "gandiva-fair", "gavel")

@@ -15,7 +15,7 @@ import pytest
 from slurmsched.config import Config
 from slurmsched.errors import SlurmError, UnreadableError
 from slurmsched.model import JobState, Rights, Snapshot
-from slurmsched.model.slurm_weights import slurm_weights
+from slurmsched.planning.priorities.priority_weights import slurm_weights
 from slurmsched.slurm import reader, recheck
 from slurmsched.slurm.cluster_state import KnownPriorities, PriorityMarks, priority_marks
 from slurmsched.slurm.reader import STALE_S, CommandReader

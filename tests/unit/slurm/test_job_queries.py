@@ -13,9 +13,9 @@ from slurmsched.errors import InputError, SlurmError
 from slurmsched.model import JobState, NodeState, Plan, Reservations, Site, Snapshot
 from slurmsched.model.columns import frozen
 from slurmsched.model.job_details import JobDetails, LicensePool, PlannedStart, ShareAndUse
+from slurmsched.observe.explain.blocked_nodes import idle_line, kept_nodes
 from slurmsched.observe.explain.explanation import explain
-from slurmsched.observe.explain.kept_nodes import idle_line, kept_nodes
-from slurmsched.observe.explain.priority_parts import gpu_use, priority_parts, share_lines, tier_place
+from slurmsched.observe.explain.queue_position import gpu_use, priority_parts, share_lines, tier_place
 from slurmsched.slurm.job_queries import (
     find_row,
     read_details,

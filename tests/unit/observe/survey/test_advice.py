@@ -6,8 +6,7 @@ import pytest
 
 from slurmsched.model.gpu_use import JobGpuUse
 from slurmsched.model.jobs import GpuOptions
-from slurmsched.observe.survey.advice import RULES, Advice, AdviceGroup, advice, advice_groups
-from slurmsched.observe.survey.advice_rules import AdviceInput
+from slurmsched.observe.survey.advice import RULES, Advice, AdviceGroup, AdviceInput, advice, advice_groups
 from tests.unit.observe.survey.survey_site import node, site
 
 HOUR = 3600.0

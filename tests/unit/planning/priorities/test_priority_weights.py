@@ -7,7 +7,7 @@ import pytest
 from slurmsched.config import ScopeConfig
 from slurmsched.model import Rights, Site
 from slurmsched.planning.planner import Planner
-from slurmsched.planning.priorities.priority_weights import lost_weights, proposed_tiers, weight_notes
+from slurmsched.planning.priorities.priority_weights import lost_weights, proposed_tiers, slurm_weights, weight_notes
 from slurmsched.policies.fifo import Fifo
 from slurmsched.testing import snapshot
 from slurmsched.tier_spec import read_tiers
@@ -57,3 +57,29 @@ def test_planner__notes_name_them_where_jobs_are_managed(partitions, expected):
     at = snapshot([{}], site=Site(rights=Rights.OPERATOR, settings=SETTINGS))
     notes = Planner(Fifo(), scope=ScopeConfig(partitions=partitions)).plan(at).notes
     assert sum("no longer counts" in note for note in notes) == expected
+
+
+# The weights of Slurm's priority.
+
+
+WEIGHTS = {
+    "PriorityWeightAge": "1000", "PriorityWeightAssoc": "0", "PriorityWeightFairShare": "10000",
+    "PriorityWeightPartition": "2000", "PriorityWeightQOS": "6000", "PriorityMaxAge": "7-0",
+    "PriorityWeightTRES": "CPU=400,Mem=100,GRES/gpu=500",
+}  # fmt: skip
+
+
+def test_slurm_weights__names_each_weight_with_its_share():
+    """The largest first; those of TRES together; none of 0; other settings do not count."""
+    found = [(weight.name, weight.points, weight.share) for weight in slurm_weights(WEIGHTS)]
+    assert found == [
+        ("PriorityWeightFairShare", 10_000, 0.5), ("PriorityWeightQOS", 6_000, 0.3),
+        ("PriorityWeightPartition", 2_000, 0.1), ("PriorityWeightAge", 1_000, 0.05),
+        ("PriorityWeightTRES", 1_000, 0.05),
+    ]  # fmt: skip
+
+
+def test_slurm_weights__none_that_slurm_cannot_have():
+    """A text that is no number, and a number of 2**32 or more."""
+    odd = {"PriorityWeightAge": "9e99", "PriorityWeightQOS": "UNLIMITED", "PriorityWeightJobSize": "99999999999"}
+    assert slurm_weights(odd | {"PriorityWeightTRES": "(null)"}) == ()

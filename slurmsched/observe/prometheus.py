@@ -18,7 +18,12 @@ from slurmsched.errors import ConfigError, InputError
 from slurmsched.model.columns import Int64s
 from slurmsched.model.plan import Plan, Receipt
 from slurmsched.model.snapshot import Snapshot
-from slurmsched.observe.metrics.cycle_figures import (
+from slurmsched.observe.metric_catalog import (
+    COUNTER,
+    GAUGE,
+    HISTOGRAM,
+    METRICS,
+    Metric,
     MetricCounters,
     Values,
     count_cycle,
@@ -29,7 +34,6 @@ from slurmsched.observe.metrics.cycle_figures import (
     restored,
     single,
 )
-from slurmsched.observe.metrics.metric_catalog import COUNTER, GAUGE, HISTOGRAM, METRICS, Metric
 from slurmsched.paths import draft_of, dropped
 from slurmsched.protocols import Cluster, DecidingPlanner, Store
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from slurmsched.model.plan import Plan, Refusal
-from slurmsched.observe.metrics import metric_catalog
-from slurmsched.observe.metrics.metric_catalog import BY_NAME, COUNTER, METRICS, all_samples
+from slurmsched.observe import metric_catalog
+from slurmsched.observe.metric_catalog import BY_NAME, COUNTER, METRICS, all_samples
 from slurmsched.planning.job_scope import JOB_RULES, NODE_LIST_RULES, START_RULES
 
 ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").exists())
@@ -83,7 +83,7 @@ def test_rules__of_the_gate_are_all_there():
 
 def test_left_alone__a_rule_nobody_foresaw_counts_as_other():
     """The set of labels stays closed whatever a planner says."""
-    from slurmsched.observe.metrics.cycle_figures import _left_alone
+    from slurmsched.observe.metric_catalog import _left_alone
 
     assert _left_alone(Plan(refused=(Refusal(1, "new", ""), Refusal(2, "held", "")))) == {"other": 1, "held": 1}
 
@@ -100,7 +100,7 @@ def test_kind_of_end__by_exit_code(code, text, expected):
 
 
 def test_page__has_the_table_of_now():
-    """docs/metrics.md is made by python -m slurmsched.observe.metrics.metric_catalog docs/metrics.md"""
+    """docs/metrics.md is made by python -m slurmsched.observe.metric_catalog docs/metrics.md"""
     page = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
     assert metric_catalog.with_metrics_table(page) == page
     assert all(f"`{metric.full_name}`" in page for metric in METRICS)

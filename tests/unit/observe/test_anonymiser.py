@@ -12,7 +12,7 @@ import pytest
 from slurmsched.errors import InputError
 from slurmsched.model import Labels
 from slurmsched.model.trace import RecordedTrace, Trace
-from slurmsched.observe.trace_anonymiser import TraceAnonymiser, read_key
+from slurmsched.observe.anonymiser import TraceAnonymiser, read_key
 
 KEY = b"0123456789abcdef"
 FRIDAY = 1_758_873_600.0  # 2025-09-26 08:00 UTC

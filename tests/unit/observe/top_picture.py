@@ -1,4 +1,4 @@
-"""The picture of docs/top.md: python -m tests.unit.observe.top.top_picture docs/top.svg docs/top-gpus.svg"""
+"""The picture of docs/top.md: python -m tests.unit.observe.top_picture docs/top.svg docs/top-gpus.svg"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from slurmsched.config_file import parse_config
-from slurmsched.observe.top.top_app import TopApp
+from slurmsched.observe.top_app import TopApp
 from slurmsched.observe.web.frame import Frame
 from slurmsched.planning.planner import Planner
 from tests.unit.observe.survey.survey_site import node, site

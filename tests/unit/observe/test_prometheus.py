@@ -8,9 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from slurmsched.config_file import parse_config
 from slurmsched.model import Operation, OperationStage, Outcome, Plan, Purpose, Receipt, Requeue, SetNice, Victim
 from slurmsched.model.gpu_selection import PlacedJob
-from slurmsched.observe.metrics.cycle_figures import MetricCounters, size_class_of
-from slurmsched.observe.metrics.metric_catalog import METRICS, SIZES, all_samples
-from slurmsched.observe.metrics.prometheus import CycleMetrics, ProcessState, read_textfile, scraped, write_textfile
+from slurmsched.observe.metric_catalog import METRICS, SIZES, MetricCounters, all_samples, size_class_of
+from slurmsched.observe.prometheus import CycleMetrics, ProcessState, read_textfile, scraped, write_textfile
 from slurmsched.planning.planner import Planner
 from slurmsched.testing import mixed_snapshot, snapshot
 

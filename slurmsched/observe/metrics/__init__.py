@@ -1,1 +1,0 @@
-"""Figures for Prometheus: what they are, where they come from, how they are served or written."""

@@ -1,1 +1,0 @@
-"""`slurmsched top`: the queue, the GPUs and what happens, on a terminal."""
