@@ -154,6 +154,9 @@ class LeverConfig(ConfigSection):
         "part by gpu_part or measured use, where no whole GPU is free; needs gres/shard or gres/mps in "
         "AccountingStorageTRES",
     )
+    share_always: bool = Field(
+        False, description="with share: let such jobs ask for their part also where a whole GPU is free"
+    )
     share_margin: float = Field(
         0.25,
         ge=0,

@@ -1,4 +1,4 @@
-"""Shards for pending jobs of one GPU that may share it, where no whole GPU is free: given, kept and given back."""
+"""Shards for pending jobs of one GPU that may share it, always or where no whole GPU is free: given and given back."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ ROUNDING = 1e-9
 JobSteps = tuple[tuple[Step, ...], JobOverrides]
 _UNCOUNTED = "AccountingStorageTRES lacks {}, so limits and fair share would not see its part"
 _NAMES = {"shard": "shards", "mps": "MPS"}
-_OWN = "a whole GPU is free for it, or it may have no part of one there any more"
+_SCARCE = "no whole GPU is free for it, and "
+_NO_PART = "it may have no part of a GPU there any more"
+_OWN = f"a whole GPU is free for it, or {_NO_PART}"
 _LIMIT = "it waits for a limit that its own request may meet"
 
 
@@ -80,7 +82,7 @@ class ShardLever(Lever):
             return Proposal()
         managed = budget.without(budget.changed_by("start", "size", "cpus", "memory"), snapshot.jobs.job_id)
         return shard_requests(
-            snapshot, ranking, managed, self.config.share, self.timeout_s, budget.writes, self.speeds
+            snapshot, ranking, managed, self.config, self.timeout_s, budget.writes, self.speeds
         )  # fmt: skip
 
     @staticmethod
@@ -134,19 +136,21 @@ def guests_first(snapshot: Snapshot, ranking: Ranking, speeds: GroupSpeeds = NO_
 
 # Over 30 lines: a third is signature and docstring.
 def shard_requests(
-    snapshot: Snapshot, ranking: Ranking, managed: Bools, on: bool, timeout_s: float, most: int = 500,
+    snapshot: Snapshot, ranking: Ranking, managed: Bools, config: LeverConfig, timeout_s: float, most: int = 500,
     speeds: GroupSpeeds = NO_SPEEDS,
 ) -> Proposal:  # fmt: skip
     """Shards to give, and those to give back. snapshot: as read. managed: (N,) bool. most: writes of this cycle.
 
     Jobs of one GPU are looked at, most urgent first, that have the hint share=yes. Their part is the hint gpu_part,
-    else what jobs like them needed as measured. One whose own request fits keeps it. Another one gets its part:
+    else what jobs like them needed as measured. One whose own request fits keeps it, but not with share_always. Another
+    one gets its part:
 
     - on the fullest GPU with shards in use that has room for it, with that node as its node list. Where speeds has
       measured pairs, of equally full GPUs it is the one whose jobs and itself lose the least speed. A GPU is left out
       where they would lose more than the job makes there, as measured;
     - else beside other such jobs that wait: they ask for shards without a node list, if they fit into one GPU together
-      and every node that they may have has shards. The first of them starts where its own request would have started.
+      and every node that they may have has shards. The first of them starts where its own request would have started;
+    - else, with share_always, in the same way for jobs that come later.
 
     timeout_s: from a node list until a job that has not started there gets its own request back for good [s].
     """
@@ -158,15 +162,15 @@ def shard_requests(
     over = {row: note for row, ours in active.items() if (note := _over(snapshot, ours, timeout_s, bool(limited[row])))}
     alone = left_alone(base.jobs, (*known, *changed, *partly_changed.values()))
     ready = managed & ~others & ~alone & ~np.isin(np.arange(len(base.jobs)), list(over))
-    asked = ready & _may_share(base) & on
+    asked = ready & _may_share(base) & config.share
     refused = tuple(_refusals(base, asked))
     asked &= ~np.isnan(_parts(base))
     fit = asked & base.jobs.gpus_by.isin(["node"])
-    walk = ShardWalk(base, active, speeds)
+    walk, own = ShardWalk(base, active, speeds, config.share_always), _NO_PART if config.share_always else _OWN
     if fit.any():
         walk.go(ranking.order, fit)
     back = [
-        restore_steps(snapshot, row, ours, over.get(row, _OWN), abandoned=row in over)
+        restore_steps(snapshot, row, ours, over.get(row, own), abandoned=row in over)
         for row, ours in active.items()
         if not ours.unanswered and (not ours.request.open or walk.outgrown(row))
     ]
@@ -247,6 +251,7 @@ class ShardWalk:
     base: with the jobs' own requests.
     active: shards of ours that jobs have now, by row.
     speeds: what jobs keep of their speed beside each other; looked at if it has measured pairs.
+    always: also where a whole GPU is free.
     chosen: the part of each job that is to have one, by row.
     guests: rows of the jobs that join each GPU in this walk, by node and GPU.
     running: rows of the running jobs on each shared GPU, by its name; filled when it is first needed.
@@ -256,6 +261,7 @@ class ShardWalk:
     base: Snapshot
     active: dict[int, JobOverrides]
     speeds: GroupSpeeds = NO_SPEEDS
+    always: bool = False
     chosen: dict[int, GpuPart] = field(default_factory=dict)
     guests: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     running: dict[str, list[int]] = field(default_factory=dict)
@@ -270,14 +276,18 @@ class ShardWalk:
         self.room = RemainingRoom(self.base, CPUS)
 
     def go(self, order: Int64s, asked: Bools) -> None:
-        """Look at these jobs, and at the others that would start before them. order: rows, most urgent first."""
-        jobs, alone = self.base.jobs, list[int]()
-        walk = asked | (startable(self.base) & (jobs.gpus > 0) & ~not_waiting_for_gpus(jobs))
+        """Look at these jobs, and at the others that would start before them where it matters that a whole GPU is free.
+        order: rows, most urgent first."""
+        jobs, alone, walk = self.base.jobs, list[int](), asked
+        if not self.always:
+            walk = asked | (startable(self.base) & (jobs.gpus > 0) & ~not_waiting_for_gpus(jobs))
         for row in order[walk[order]][:MOST_JOBS].tolist():
-            if not asked[row] or self._fits_whole(row):
+            if not asked[row] or (not self.always and self._fits_whole(row)):
                 self.room.take_own(row)
             elif not self.joins(row) and not (row in self.active and self.active[row].nodes.open):
                 alone.append(row)
+                if self.always:
+                    self.room.take_own(row)  # it may start on a whole GPU
         self._together(alone)
 
     def _fits_whole(self, row: int) -> bool:
@@ -308,7 +318,7 @@ class ShardWalk:
         self.guests.setdefault((int(node), int(gpu)), []).append(row)
         self.room.take_on(int(node), replace(request, gpus=0))
         kind = sharing_kind(self.base.nodes.shards[int(node)])
-        why = f"no whole GPU is free for it, and a shared GPU of {name} has its part: {shards} of {size} {_NAMES[kind]}"
+        why = f"a shared GPU of {name} has its part: {shards} of {size} {_NAMES[kind]}"
         kept = row in self.active and not self.active[row].nodes.open
         self._choose(row, shards, size, "" if kept else name, why, kind)
         return True
@@ -348,7 +358,7 @@ class ShardWalk:
         return more if found.source == "profiles" else min(more, 1.0 - ROUNDING)
 
     def _choose(self, row: int, shards: int, size: int, node: str, why: str, kind: str) -> None:
-        jobs = self.base.jobs
+        jobs, why = self.base.jobs, why if self.always else _SCARCE + why
         measured = float(jobs.measured_part[row]) if parse_hints(jobs.comment[row]).gpu_part is None else 0.0
         why += f"; its part is measured: {jobs.measured_part_why[row]}" if measured else ""
         self.chosen[row] = GpuPart(shards, size, node, why, kind, measured)
@@ -385,10 +395,10 @@ class ShardWalk:
                 group.append(row)
         for group in (group for of_key in groups.values() for group in of_key):
             for row in group:
-                if len(group) > 1 or (row in self.active and not self.active[row].nodes.open):
+                if self.always or len(group) > 1 or (row in self.active and not self.active[row].nodes.open):
                     ids = [str(self.base.jobs.job_id[other]) for other in group if other != row]
-                    jobs = f"{'job' if len(ids) == 1 else 'jobs'} {' and '.join(ids)}"
-                    why = f"no whole GPU is free for it, and {jobs} can share one with it"
+                    jobs = f"{'job' if len(ids) == 1 else 'jobs'} {' and '.join(ids)}" if ids else "later jobs"
+                    why = f"{jobs} can share a GPU with it"
                     shards = int(shards_of_part(self.part[row], size[row]))
                     self._choose(row, shards, size[row], "", why, kind[row])
 

@@ -13,6 +13,7 @@ from slurmsched.config import LeverConfig, PaceConfig, ScopeConfig
 from slurmsched.model import Outcome, Override, Plan, Rights, SetShardNode, SetShards, Site, Snapshot
 from slurmsched.model.columns import Labels
 from slurmsched.observe.explain.planner_answers import size_outlook
+from slurmsched.planning import shard_requests
 from slurmsched.planning.admin_comments import admin_comments
 from slurmsched.planning.gate import ASKS
 from slurmsched.planning.job_overrides import SHARD_FIELDS
@@ -48,8 +49,8 @@ def queue(*rows: dict[str, Any], shards: tuple[str, ...] = BUSY, used: int = 2, 
     )
 
 
-def plan(given: Snapshot, *, on: bool = True, **settings: Any) -> Plan:
-    lever = LeverConfig(share=on, admin_comment=False)
+def plan(given: Snapshot, *, on: bool = True, always: bool = False, **settings: Any) -> Plan:
+    lever = LeverConfig(share=on, share_always=always, admin_comment=False)
     return Planner(Fifo(), scope=ScopeConfig(partitions=("gpu",)), lever=lever, **settings).plan(given)
 
 
@@ -95,6 +96,32 @@ def test_shards__whole_gpus_come_first() -> None:
     assert asks(plan(queue({}, {}, {}, used=1))) == [(3, "n1"), (3, "shard:2")]
     whole = {"comment": "", "gpus": 2, "gpu_request": "gpu:2"}
     assert asks(plan(queue(whole, {"comment": QUARTER}, shards=("", "3/4,0/4"), used=2))) == [(2, "n2"), (2, "shard:1")]
+
+
+def test_shards__always_also_where_a_whole_gpu_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With share_always job 1 joins the shared GPU, though whole ones are free. No shared GPU has room for jobs 2 and
+    3: they ask for shards anywhere, also one alone. They keep these, but not without share_always. A job that may have
+    a node without shards keeps its request. Jobs that may not share, however many are before it, do not matter."""
+    given = queue({}, {}, {}, used=1)
+    made = plan(given, always=True)
+    assert asks(made) == [(1, "n1"), (1, "shard:2"), (2, "shard:2"), (3, "shard:2")]
+    why = [one.note for one in made.overrides if one.field == "shards"]
+    assert why == [
+        "a shared GPU of n1 has its part: 2 of 4 shards",
+        *(f"job {n} can share a GPU with it" for n in (3, 2)),
+    ]
+    none = ("0/4,0/4", "0/4,0/4")
+    made = plan(queue({}, shards=none, used=0), always=True)
+    assert asks(made) == [(1, "shard:2")] and made.overrides[-1].note == "later jobs can share a GPU with it"
+    ours = queue(OURS, shards=none, used=0, overrides=record(node=""))
+    assert (asks(plan(ours, always=True)), asks(plan(ours))) == ([], [(1, "gpu:1")])
+    assert asks(plan(queue({}, shards=("0/4,0/4", ""), used=0), always=True)) == []
+    lost = plan(queue(LISTED, used=1, shards=("3/4,0/4", ""), overrides=record()), always=True)
+    assert asks(lost) == [(1, ""), (1, "gpu:1")]
+    assert {action.reason for action in lost.actions} == {"it may have no part of a GPU there any more"}
+    monkeypatch.setattr(shard_requests, "MOST_JOBS", 1)
+    long = queue({"comment": ""}, {})
+    assert (asks(plan(long, always=True)), asks(plan(long))) == ([(2, "n1"), (2, "shard:2")], [])
 
 
 def test_shards__never_on_a_gpu_that_is_held_whole_or_not_shown() -> None:
