@@ -30,8 +30,8 @@ from slurmsched.model.job_outcomes import JobOutcomes
 from slurmsched.model.trace import Trace
 from slurmsched.observe.fairness import JobTenants
 from slurmsched.sim.cluster_files import cluster_of
-from slurmsched.sim.experiments.policy_proposal import CANDIDATES, Judged, Loss, judged
 from slurmsched.sim.experiments.replay_request import ReplayRequest
+from slurmsched.sim.experiments.site_history import CANDIDATES, Judged, Loss, judged
 from slurmsched.sim.experiments.slurmctld_setup import slurm_setup
 from slurmsched.sim.traces.trace_io import load_trace, sample_trace
 

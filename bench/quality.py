@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from slurmsched import logs
+from slurmsched.estimators.profiled_goodput import training_profiles
 from slurmsched.estimators.throughput_table import model_and_batch
-from slurmsched.estimators.training_profiles import training_profiles
 from slurmsched.model.columns import Floats
 from slurmsched.placements.baselines import Scattered
 from slurmsched.sim.cluster_layout import ClusterLayout

@@ -23,9 +23,10 @@ from slurmsched.cli.replay_options import (
     replaying,
     sections,
     selecting,
+    show_back_test,
+    show_job,
     warn_of_parts,
 )
-from slurmsched.cli.schedule_tables import show_back_test, show_job
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
@@ -100,8 +101,8 @@ def command(
     from slurmsched.logs import configure
     from slurmsched.sim.experiments.comparison import checked_cases, comparisons, with_moldable_starts
     from slurmsched.sim.experiments.comparison import with_daemon_preemption as beside
-    from slurmsched.sim.experiments.job_rows import joined, write_job_rows
     from slurmsched.sim.experiments.replay_request import ReplayRequest
+    from slurmsched.sim.experiments.replay_result import joined, write_job_rows
 
     configure("warning")
     refuse_folder(page)
@@ -163,7 +164,7 @@ def _show(
 ) -> None:
     from slurmsched.sim.experiments.comparison import comparison_report
     from slurmsched.sim.experiments.comparison_conclusion import conclusions
-    from slurmsched.sim.experiments.job_rows import of_job
+    from slurmsched.sim.experiments.replay_result import of_job
 
     if page is not None and compared:
         from slurmsched.observe.html_page import write_html

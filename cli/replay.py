@@ -20,9 +20,10 @@ from slurmsched.cli.replay_options import (
     replaying,
     sections,
     selecting,
+    show_back_test,
+    show_job,
     warn_of_parts,
 )
-from slurmsched.cli.schedule_tables import show_back_test, show_job
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
@@ -72,8 +73,8 @@ def command(
     """
     from slurmsched.logs import configure
     from slurmsched.sim.experiments.comparison import policy_title, tested_replay
-    from slurmsched.sim.experiments.job_rows import job_rows, of_job, write_job_rows
     from slurmsched.sim.experiments.replay_request import ReplayRequest
+    from slurmsched.sim.experiments.replay_result import job_rows, of_job, write_job_rows
     from slurmsched.sim.experiments.replay_session import ReplaySession
 
     configure("warning")

@@ -1,4 +1,4 @@
-"""The options of commands that read traces and replay them."""
+"""The options of commands that read traces and replay them, and tables that they share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from slurmsched.model.trace import RecordedTrace
     from slurmsched.sim.experiments.replay_request import ReplayRequest
     from slurmsched.sim.traces.trace_statistics import TraceSection
-
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -245,7 +244,7 @@ def by_job(function: Any) -> Any:
 
 def check_jobs_out(file: Path | None) -> None:
     """Better now than after the work. Raises InputError for a name or folder that the rows cannot be written to."""
-    from slurmsched.sim.experiments.job_rows import check_schedule_name
+    from slurmsched.sim.experiments.replay_result import check_schedule_name
 
     refuse_folder(file)
     if file is not None:
@@ -278,7 +277,7 @@ def sections(preempt: bool, hints: str, words: Mapping[str, Any]) -> dict[str, A
             raise click.UsageError("--hints needs --preempt, --moldable or --setting resizes=true")
         return None
     from slurmsched.cli.framework import read_config
-    from slurmsched.sim.experiments.preemption_sections import SECTIONS
+    from slurmsched.sim.experiments.slurmctld_setup import SECTIONS
 
     tree = read_config(plugins=False)
     return {section: getattr(tree, section).model_dump() for section in SECTIONS}
@@ -299,3 +298,38 @@ def _settings(pairs: tuple[str, ...]) -> dict[str, Any]:
             raise click.UsageError(f"--setting {pair!r} is not NAME=VALUE")
         found[name.replace("-", "_")] = toml_value(value)
     return found
+
+
+# Tables of `replay`, `compare` and `sweep`: the back-test, and one job under each schedule.
+
+
+def show_back_test(out: Output, figures: Mapping[str, Any]) -> None:
+    """The recorded schedule beside the model's, and how far to trust the rest."""
+    from slurmsched.sim.experiments.back_test import BACK_TEST_COLUMNS, back_test_lead, back_test_table
+
+    unit, rows = back_test_table(figures)
+    out.line(back_test_lead(figures))
+    out.table(("", *(f"{name.format(unit=unit.name)}>" for name in BACK_TEST_COLUMNS)), rows)
+    out.line(f"Trust: {figures['verdict']}")
+    out.line()
+
+
+def show_job(out: Output, rows: Sequence[Mapping[str, Any]], recorded: RecordedTrace) -> None:
+    """One job, a row a schedule."""
+    from slurmsched.observe.html_page import SECONDS
+    from slurmsched.sim.traces.trace_selection import clock_text
+
+    job, origin_s = rows[0], recorded.origin_s if recorded.origin_s == recorded.origin_s else 0.0
+    who = ", ".join(f"{name} {job[name]}" for name in ("user", "account", "partition", "qos") if job[name])
+    out.line(f"Job {job['job_id']}: {pluralize(job['gpus'], 'GPU')}{', ' if who else ''}{who}")
+
+    def clock(at_s: float | None) -> str:
+        return "-" if at_s is None else clock_text(at_s - origin_s, recorded, seconds=True)
+
+    names = ("submit_s", "eligible_s", "start_s", "end_s")
+    out.table(
+        ("schedule", "submit", "eligible", "start", "end", "wait [s]>", "nodes>", "node list"),
+        [(row["schedule"], *(clock(row[name]) for name in names), SECONDS.text(row["wait_s"]), row["nodes"],
+          row["node_list"]) for row in rows],
+    )  # fmt: skip
+    out.line()

@@ -155,7 +155,7 @@ def _show(out: Output, summary: dict[str, Any], best: list[dict[str, Any]], top:
 
 def _lead(out: Output, trace: dict[str, Any]) -> None:
     """How far to trust the figures of a trace, and what they rest on."""
-    from slurmsched.cli.schedule_tables import show_back_test
+    from slurmsched.cli.replay_options import show_back_test
     from slurmsched.sim.experiments.replay_result import assumptions_text
 
     for test in trace["back_test"]:

@@ -91,9 +91,9 @@ def show(out: Output, node: str | None, file: Path | None, svg: Path | None) -> 
     For NODE: the matrix of its links, its linked sets and its place in the fabric.
     """
     from slurmsched.cli.topology_show import print_class, print_site
+    from slurmsched.topology.site_topology import class_record, fabric_record
+    from slurmsched.topology.site_topology import topology_svg as drawn
     from slurmsched.topology.topology_files import node_class_of
-    from slurmsched.topology.topology_views import class_record, fabric_record
-    from slurmsched.topology.topology_views import topology_svg as drawn
 
     classes, fabric, warnings = _of_file(file) if file else _slurm_node_classes()
     for warning in warnings:
@@ -136,8 +136,8 @@ def import_files(out: Output, files: tuple[Path, ...], kind: str, gpu_type: str,
     """
     from slurmsched.cli.topology_show import print_reading
     from slurmsched.errors import InputError
+    from slurmsched.topology.site_topology import topology_file_record
     from slurmsched.topology.topology_files import KINDS
-    from slurmsched.topology.topology_views import topology_file_record
 
     if kind and kind not in KINDS:
         raise InputError(f"--kind {kind!r} is unknown; known: {', '.join(KINDS)}")

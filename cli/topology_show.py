@@ -11,10 +11,9 @@ from slurmsched.model.gpu_topology import Fabric
 from slurmsched.plain_text import pluralize
 from slurmsched.topology.fabrics import NamedFabric, nodes_under
 from slurmsched.topology.gpu_links import links_of, shown_link
-from slurmsched.topology.site_topology import TopologyDifference
+from slurmsched.topology.site_topology import TopologyDifference, link_groups, link_matrix
 from slurmsched.topology.topology_files import NodeClass, TopologyFile
 from slurmsched.topology.topology_text import fold_names
-from slurmsched.topology.topology_views import link_groups, link_matrix
 
 
 def print_site(out: Output, classes: Sequence[NodeClass], fabric: NamedFabric) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from slurmsched.allocation.job_memory import recall, remembered
 from slurmsched.allocation.solver import bisect_least
-from slurmsched.estimators.similar_jobs import normalized_name
+from slurmsched.estimators.past_run_times import normalized_name
 from slurmsched.model import Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.ordering import arrival_s

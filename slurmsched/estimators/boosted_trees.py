@@ -15,9 +15,8 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from slurmsched.estimators.past_run_times import RollingHistory
+from slurmsched.estimators.past_run_times import JobGroups, RollingHistory, groups
 from slurmsched.estimators.requested_time import Hint
-from slurmsched.estimators.similar_jobs import JobGroups, groups
 from slurmsched.model import Estimates, Jobs, Past, Snapshot
 from slurmsched.model.columns import Floats
 from slurmsched.model.durations import DAY_S, HOUR_S

@@ -17,8 +17,16 @@ from slurmsched.model.gres import count_gpus, normal_form, parse_gres
 from slurmsched.model.slurm_text import MIB_OF_UNIT, license_counts, memory_mib
 from slurmsched.model.trace_rows import parse_time_s
 from slurmsched.plain_text import pluralize
-from slurmsched.sim.cluster_description import ClusterDescription
-from slurmsched.sim.cluster_layout import BARRED, PARENT, ClusterLayout, LimitSpec, NodeOutage, NodeSpec, PartitionSpec
+from slurmsched.sim.cluster_layout import (
+    BARRED,
+    PARENT,
+    ClusterDescription,
+    ClusterLayout,
+    LimitSpec,
+    NodeOutage,
+    NodeSpec,
+    PartitionSpec,
+)
 from slurmsched.sim.slurm_conf_warnings import cluster_warnings, limit_warnings, partition_warnings
 from slurmsched.slurm.site import SHOW_CONFIG, parse_settings
 from slurmsched.topology.slurm_conf import ConfLine, ConfReader, with_defaults

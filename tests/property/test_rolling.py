@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurmsched.estimators import similar_jobs
+from slurmsched.estimators import past_run_times
 from slurmsched.estimators.past_run_times import HISTORY_LEVELS, RollingHistory
 from slurmsched.model import Past
 from slurmsched.testing import snapshot
@@ -34,11 +34,11 @@ def looked(rows, half_life_s):
 @given(rows=ROWS, half_life_s=HALF_LIVES, cuts=st.lists(st.integers(1, 30), max_size=4))
 def test_rolling__grows_to_what_a_fresh_look_gives(rows, half_life_s, cuts) -> None:
     """However the past came, in steps or at once: what is kept between looks changes no bit."""
-    similar_jobs._KNOWN.clear()
+    past_run_times._KNOWN.clear()
     for cut in sorted(cuts):
         looked(rows[:cut], half_life_s)
     grown = looked(rows, half_life_s)
-    similar_jobs._KNOWN.clear()
+    past_run_times._KNOWN.clear()
     assert np.array_equal(looked(rows, half_life_s), grown)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slurmsched.estimators.similar_jobs import normalized_name
+from slurmsched.estimators.past_run_times import normalized_name
 
 
 def decayed_mean_s(rows, half_life_s, columns, job):

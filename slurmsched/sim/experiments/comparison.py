@@ -26,9 +26,9 @@ from slurmsched.observe.fairness import (
 )
 from slurmsched.observe.html_page import TimeUnit, unit_for_jobs
 from slurmsched.sim.experiments.back_test import BackTest, back_test
-from slurmsched.sim.experiments.job_rows import Rows, job_rows
 from slurmsched.sim.experiments.released_policies import load_policy
 from slurmsched.sim.experiments.replay_request import ReplayRequest
+from slurmsched.sim.experiments.replay_result import Rows, job_rows
 from slurmsched.sim.experiments.replay_session import ReplaySession
 
 

@@ -13,7 +13,7 @@ from slurmsched.model import Plan, Receipt
 from slurmsched.model.columns import Floats, Int64s
 from slurmsched.model.trace import Trace
 from slurmsched.protocols import CpuMemoryPhysics
-from slurmsched.sim.cluster_description import ClusterDescription
+from slurmsched.sim.cluster_layout import ClusterDescription
 from slurmsched.sim.experiments.adapting_jobs import AdaptingCluster
 from slurmsched.sim.experiments.published_settings import NodeChoice, PublishedSettings
 from slurmsched.sim.ideal.cpu_memory_cluster import CpuMemoryCluster

@@ -15,12 +15,11 @@ from slurmsched.kernels import _jit
 from slurmsched.model.trace import Trace, trace_digest
 from slurmsched.placements.count import Count
 from slurmsched.protocols import CpuMemoryPhysics, Physics, is_preemptive, knows_gpu_parts
-from slurmsched.sim.cluster_description import ClusterDescription
 from slurmsched.sim.cluster_files import cluster_of
+from slurmsched.sim.cluster_layout import ClusterDescription
 from slurmsched.sim.event_loop import replay, replay_events, replay_following
-from slurmsched.sim.experiments.profiling_stage import profiled
 from slurmsched.sim.experiments.published_quirks import gpu_parts_cluster, ideal_cluster, physics_cluster
-from slurmsched.sim.experiments.published_settings import PublishedSettings
+from slurmsched.sim.experiments.published_settings import PublishedSettings, profiled
 from slurmsched.sim.experiments.released_policies import make_policy
 from slurmsched.sim.experiments.replay_request import (
     RECORDED_PHYSICS,

@@ -1,14 +1,24 @@
-"""Preemption by requeue alone, for replays: nobody is asked, nothing is reserved. What a live Slurm gets is another."""
+"""A replay on the model of slurmctld: the planner that steers it, its preemption, and the jobs the cluster can hold."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from slurmsched.config import JobReportsConfig, LeverConfig, StarvationConfig
+from slurmsched.config import (
+    GangsConfig,
+    JobReportsConfig,
+    LeverConfig,
+    OperationsConfig,
+    PreemptionConfig,
+    ScopeConfig,
+    StarvationConfig,
+)
+from slurmsched.config_file import parse_config
 from slurmsched.errors import ConfigError, InputError
 from slurmsched.model import Plan, Ranking, Requeue, Snapshot
 from slurmsched.model.columns import Bools, Int64s, Labels
@@ -21,9 +31,7 @@ from slurmsched.planning.planner import Planner
 from slurmsched.planning.planner import Planner as DaemonPlanner
 from slurmsched.protocols import ChangingPolicy, DecidingPlanner, Placement, Policy, is_preemptive
 from slurmsched.resources.allocated import AllocatedGpus, holding
-from slurmsched.sim.cluster_description import ClusterDescription
-from slurmsched.sim.cluster_layout import DEFAULT_PARTITION, ClusterLayout
-from slurmsched.sim.experiments.preemption_sections import SECTIONS, PreemptionSections
+from slurmsched.sim.cluster_layout import DEFAULT_PARTITION, ClusterDescription, ClusterLayout
 from slurmsched.sim.experiments.released_policies import make_policy
 from slurmsched.sim.experiments.replay_request import RECORDED_PHYSICS, ReplayRequest, make_placement
 from slurmsched.sim.experiments.replay_result import COMPILE_FROM_JOBS, SLURM_INTERVAL_S, PreparedReplay, ReplayResult
@@ -33,6 +41,45 @@ from slurmsched.sim.slurmctld.job_demands import SubmittedRequests
 from slurmsched.sim.slurmctld.simulated_slurmctld import SimulatedSlurmctld
 from slurmsched.sim.slurmctld.slurmctld_settings import SlurmctldSettings, checked
 from slurmsched.tier_spec import Tier, read_tiers
+
+# The preemption of the daemon, from its sections of the configuration.
+
+SECTIONS = ("preemption", "operations", "gangs")
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionSections:
+    """The sections by which jobs lose their GPUs, which is always enabled, and gangs are promised some."""
+
+    preemption: PreemptionConfig
+    operations: OperationsConfig
+    gangs: GangsConfig
+
+    @classmethod
+    def of(cls, sections: Mapping[str, Any]) -> PreemptionSections:
+        """From the sections of these names, each with its defaults. Raises ConfigError naming a wrong key."""
+        if unknown := sorted(sections.keys() - set(SECTIONS)):
+            raise ConfigError(f"has no part in preemption; there are {', '.join(SECTIONS)}", key=unknown[0])
+        tree = {**sections, "preemption": {**sections.get("preemption", {}), "enabled": True}}
+        made = parse_config(tree)
+        return cls(made.preemption, made.operations, made.gangs)
+
+    def planner(self, policy: Policy, name: str) -> Planner:
+        """The daemon's planner, for every job of the trace."""
+        return Planner(
+            policy,
+            name,
+            ScopeConfig(partitions=("*",)),
+            preemption=self.preemption,
+            gangs=self.gangs,
+            operations_config=self.operations,
+        )
+
+    @property
+    def model(self) -> dict[str, Any]:
+        """Fields of SlurmctldSettings: the site's restart cost; only what a signal saved survives a requeue."""
+        return {"restart_cost_s": self.preemption.restart_cost_s, "checkpoint_s": math.inf}
+
 
 LEAST_RUN_S = 300.0
 

@@ -17,7 +17,7 @@ from slurmsched.model.gres import parse_gres
 from slurmsched.model.parameters import check_words
 from slurmsched.plain_text import pluralize
 from slurmsched.sim.physics.change_costs import ChangeCosts, check_speed, models_named
-from slurmsched.sim.physics.gpu_distance import places, sharing
+from slurmsched.sim.physics.interconnect_speed import places, sharing
 
 
 @dataclass(frozen=True, slots=True)

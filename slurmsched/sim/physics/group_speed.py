@@ -15,7 +15,7 @@ from slurmsched.model.columns import Floats, Int64s
 from slurmsched.model.hints import parse_hints
 from slurmsched.plain_text import pluralize
 from slurmsched.sim.physics.change_costs import ChangeCosts
-from slurmsched.sim.physics.gpu_distance import sharing
+from slurmsched.sim.physics.interconnect_speed import sharing
 
 LEAST = 0.01  # speed of a guest of a job that leaves no time
 

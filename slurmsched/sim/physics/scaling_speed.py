@@ -10,8 +10,8 @@ import numpy as np
 
 from slurmsched.allocation.elastic import amdahl
 from slurmsched.errors import ConfigError, InputError
+from slurmsched.estimators.profiled_goodput import TrainingProfile, training_profiles
 from slurmsched.estimators.throughput_table import model_and_batch
-from slurmsched.estimators.training_profiles import TrainingProfile, training_profiles
 from slurmsched.model import Assignments, Labels, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.parameters import Part, check_ranges

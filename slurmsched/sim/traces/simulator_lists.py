@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from slurmsched.errors import InputError
+from slurmsched.estimators.profiled_goodput import TrainingProfile, read_profile
 from slurmsched.estimators.throughput_table import read_throughputs, throughput
-from slurmsched.estimators.training_profiles import TrainingProfile, read_profile
 from slurmsched.input_files import FileHead, InputFile, csv_records
 from slurmsched.model.trace_rows import RowLoader, SkippedRow, TraceJob, parse_integer, parse_number
 

@@ -12,7 +12,7 @@ from slurmsched.allocation.finish_time import ISOLATED_KEY, isolated_so_far
 from slurmsched.allocation.programmes import AllocationProblem
 from slurmsched.allocation.solver import analytic_center
 from slurmsched.allocation.water_filling import max_min
-from slurmsched.sim.experiments import released_programmes
+from slurmsched.sim.experiments import released_policies
 from slurmsched.testing import snapshot
 
 
@@ -34,7 +34,7 @@ def test_centre__is_reached_from_a_corner_of_a_thin_polytope() -> None:
     sixth of its time on them. The face of the best shares is 1e-4 thick, and a solver begins at its corner."""
     gpus = np.repeat([1.0, 2.0, 4.0], [71, 6, 23])
     given = AllocationProblem(np.array([24.0, 16.0, 8.0]), gpus, np.ones((100, 3)), *[np.ones(100)] * 3)
-    share = released_programmes.max_min(given) * gpus[:, None]
+    share = released_policies.max_min(given) * gpus[:, None]
     assert share == pytest.approx(np.tile([0.24, 0.16, 0.08], (100, 1)), abs=1e-5)
 
 
@@ -53,7 +53,7 @@ def test_released__keeps_what_the_programme_asks_for(name: str) -> None:
         np.array([2.0, 3.0]), np.ones(6), speed, chance.uniform(1e3, 9e3, 6), np.full(6, 50.0), np.ones(6)
     )
     ours = max_min if name == "max_min" else getattr(programmes, name)
-    best, found = ours(given), getattr(released_programmes, name)(given)
+    best, found = ours(given), getattr(released_policies, name)(given)
     rates = [(share * speed).sum(axis=1) for share in (best, found)]
     value = {"max_min": min, "makespan": lambda rate: min(rate / given.remaining_s), "sum_throughput": sum,
              "finish_time_fairness": lambda rate: -max(50.0 + given.remaining_s / rate)}[name]  # fmt: skip

@@ -12,9 +12,8 @@ from slurmsched import registry
 from slurmsched.errors import ConfigError
 from slurmsched.estimators import boosted_trees
 from slurmsched.estimators.boosted_trees import Trees, one_thread
-from slurmsched.estimators.past_run_times import GroupHash, Histogram, RollingHistory
+from slurmsched.estimators.past_run_times import GroupHash, Histogram, RollingHistory, normalized_name
 from slurmsched.estimators.requested_time import NoEstimate
-from slurmsched.estimators.similar_jobs import normalized_name
 from slurmsched.model import Estimates, Past, Snapshot
 from slurmsched.model.durations import DAY_S
 from slurmsched.testing import check_estimator, mixed_snapshot, snapshot

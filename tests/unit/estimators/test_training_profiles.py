@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from slurmsched.errors import ConfigError, InputError
-from slurmsched.estimators.profiled_goodput import ProfiledGoodput
-from slurmsched.estimators.training_profiles import TrainingProfile, packed_gpus, training_profiles
+from slurmsched.estimators.profiled_goodput import ProfiledGoodput, TrainingProfile, packed_gpus, training_profiles
 from slurmsched.testing import snapshot
 
 # two epochs; a step takes 1 s whatever the batch, and exchanges gradients for 0.2 s of it on more GPUs than one

@@ -6,9 +6,17 @@ from slurmsched.model import Nodes
 from slurmsched.topology.fabric_files import read_topology
 from slurmsched.topology.gres_conf import read_gres_conf
 from slurmsched.topology.nvidia_smi import read_topo
-from slurmsched.topology.site_topology import TopologyDifference, TopologyFacts, gpu_differences, site_topology
+from slurmsched.topology.site_topology import (
+    TopologyDifference,
+    TopologyFacts,
+    gpu_differences,
+    link_groups,
+    link_matrix,
+    site_topology,
+    topology_file_record,
+    topology_svg,
+)
 from slurmsched.topology.topology_files import NodeClass, read_topology_text
-from slurmsched.topology.topology_views import link_groups, link_matrix, topology_file_record, topology_svg
 
 PAIR = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV4\t0-7\t0\nGPU1\tNV4\t X \t8-15\t1\n"
 GRES = "NodeName=n[3-4] Name=gpu Type=a40 File=/dev/nvidia[0-3]\nNodeName=gone Name=gpu Count=1\n"

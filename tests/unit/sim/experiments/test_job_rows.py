@@ -9,8 +9,8 @@ import pytest
 
 from slurmsched.errors import InputError
 from slurmsched.model.trace import RecordedTrace, Trace
-from slurmsched.sim.experiments.job_rows import COLUMNS, job_rows, joined, of_job, write_job_rows
 from slurmsched.sim.experiments.replay_request import ReplayRequest
+from slurmsched.sim.experiments.replay_result import COLUMNS, job_rows, joined, of_job, write_job_rows
 from slurmsched.sim.experiments.replay_session import ReplaySession
 
 ORIGIN_S = 1_790_000_000.0

@@ -9,8 +9,7 @@ import pytest
 
 from slurmsched.errors import ConfigError
 from slurmsched.model.trace import Trace
-from slurmsched.sim.experiments.profiling_stage import ProfilingStage, profiled
-from slurmsched.sim.experiments.published_settings import PublishedSettings
+from slurmsched.sim.experiments.published_settings import ProfilingStage, PublishedSettings, profiled
 from slurmsched.sim.experiments.replay_request import ReplayRequest
 from slurmsched.sim.experiments.replay_result import ReplayResult
 from slurmsched.sim.experiments.replay_session import ReplaySession

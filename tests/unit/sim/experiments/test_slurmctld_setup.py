@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from slurmsched.model.trace import Trace
-from slurmsched.sim.cluster_description import ClusterDescription
-from slurmsched.sim.cluster_layout import ClusterLayout, NodeSpec, PartitionSpec
+from slurmsched.sim.cluster_layout import ClusterDescription, ClusterLayout, NodeSpec, PartitionSpec
+from slurmsched.sim.experiments.published_quirks import WholeNodes
 from slurmsched.sim.experiments.slurmctld_setup import fitted_trace
 
 HERE = ClusterLayout((NodeSpec("n1", 8, 64, features=("a100",)),), (PartitionSpec("gpu"), PartitionSpec("cpu")))
@@ -57,3 +57,31 @@ def test_fitted_trace__a_constraint_is_one_on_nodes_of_the_partition() -> None:
     trace, (warning,) = fitted_trace(given, ClusterDescription(layout, cpus_known=True))
     assert list(trace.constraint) == ["a100", "", ""]
     assert warning.startswith("no node here has the features a100, a100&: the constraints of 2 jobs do not count")
+
+
+# Nodes that gangs take consolidated.
+
+
+def test_rooms__a_gang_needs_the_fewest_nodes() -> None:
+    """On two nodes of 4: 3 and 3 leave one GPU on each, where no gang of two fits, until one of them is gone."""
+    rooms = WholeNodes(8, 4, "fullest")
+    assert [rooms.take(1, 3), rooms.take(2, 3), rooms.take(3, 2)] == [True, True, False]
+    rooms.give(1)
+    assert rooms.take(3, 2)
+
+
+def test_rooms__wide_gangs_take_whole_nodes() -> None:
+    """Six GPUs on nodes of 4 are a whole node and two of another; a node with one job on it is not whole."""
+    rooms = WholeNodes(8, 4, "fullest")
+    assert rooms.take(1, 1)
+    assert not rooms.take(2, 8)
+    assert rooms.take(3, 6)
+
+
+@pytest.mark.parametrize(("choice", "fits"), [("fullest", True), ("rest-emptiest", False)])
+def test_rooms__choice_of_the_node_for_the_rest(choice: str, fits: bool) -> None:
+    """Nodes of 4, one of them with two GPUs taken: the rest of a gang of six goes there, or breaks an idle node."""
+    rooms = WholeNodes(16, 4, choice)  # type: ignore[arg-type]
+    assert rooms.take(1, 2)
+    assert rooms.take(2, 6)
+    assert rooms.take(3, 8) is fits
