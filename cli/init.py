@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from slurmsched.config import SlurmConfig
     from slurmsched.sim.experiments.site_history import HistoryProposal
     from slurmsched.slurm.doctor import CheckResult
-    from slurmsched.slurm.doctor.site_discovery import DiscoveredSite
+    from slurmsched.slurm.site import DiscoveredSite
 
 
 @framework.examples(
@@ -53,8 +53,8 @@ def command(
     """
     from slurmsched.config_file import load_config
     from slurmsched.config_text import first_config
-    from slurmsched.slurm.doctor.site_discovery import discover_site
     from slurmsched.slurm.reader import open_commands
+    from slurmsched.slurm.site import discover_site
 
     settings = load_config(None).slurm
     found = discover_site(open_commands(settings))

@@ -55,7 +55,7 @@ def seconds(text: str) -> float:
 def looked(tree: Config, parts: CycleParts, *, asked: int = MOST_ASKED, mode: str = "") -> Frame:
     """One look, as the pages of the daemon have it. asked: jobs that Slurm is asked about. mode: if not tree's."""
     from slurmsched.db.job_history import PAGE_S, LedgerPlace, past_of_job
-    from slurmsched.observe.explain.planner_answers import preemption_outlook, run_time_terms
+    from slurmsched.observe.explain.explanation import preemption_outlook, run_time_terms
     from slurmsched.observe.web.frame import Frame
     from slurmsched.slurm.job_queries import PageQueries
 

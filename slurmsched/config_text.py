@@ -19,7 +19,7 @@ from slurmsched.tier_spec import read_tiers
 
 if TYPE_CHECKING:
     from slurmsched.sim.experiments.site_history import HistoryProposal
-    from slurmsched.slurm.doctor.site_discovery import DiscoveredSite, GpuPartition
+    from slurmsched.slurm.site import DiscoveredSite, GpuPartition
 
 # Chosen by bench/default_policy.py: within tiers, and where a site has none.
 FIRST_POLICIES = ("srsf", "response-ratio")

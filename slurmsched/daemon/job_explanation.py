@@ -11,9 +11,14 @@ from slurmsched.errors import SlurmError
 from slurmsched.estimators.group_speeds import GroupSpeeds
 from slurmsched.model import Plan, Snapshot
 from slurmsched.model.job_details import JobDetails
-from slurmsched.observe.explain.explanation import Explanation, explain
+from slurmsched.observe.explain.explanation import (
+    Explanation,
+    explain,
+    interference_outlook,
+    preemption_outlook,
+    run_time_terms,
+)
 from slurmsched.observe.explain.node_obstacles import why_not
-from slurmsched.observe.explain.planner_answers import interference_outlook, preemption_outlook, run_time_terms
 from slurmsched.observe.gpu_use_sources import PeriodicUse, read_gpu_use
 from slurmsched.protocols import DecidingPlanner
 from slurmsched.slurm.accounted_history import history_of, may_read_ledger

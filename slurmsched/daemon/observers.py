@@ -218,7 +218,7 @@ class Observers:
 
     def _frame(self, snapshot: Snapshot, plan: Plan, planner: DecidingPlanner | None) -> Frame:
         from slurmsched.db.job_history import PAGE_S, LedgerPlace, past_of_job
-        from slurmsched.observe.explain.planner_answers import preemption_outlook, run_time_terms
+        from slurmsched.observe.explain.explanation import preemption_outlook, run_time_terms
         from slurmsched.observe.web.frame import Frame
 
         mode = "apply" if self._apply else "dry-run"

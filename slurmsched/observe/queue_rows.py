@@ -17,9 +17,8 @@ from slurmsched.model.states import ENDED, ON_NODES
 from slurmsched.plain_text import pluralize
 from slurmsched.planning.criteria import criteria, times_in
 from slurmsched.planning.job_scope import JOB_RULES
-from slurmsched.planning.priorities.order import competing_jobs, queue_order
+from slurmsched.planning.priorities.order import DECIDED_BY, competing_jobs, queue_order
 from slurmsched.planning.priorities.priority_fields import PRIORITY_FIELDS
-from slurmsched.planning.priorities.tiers import DECIDED_BY
 
 if TYPE_CHECKING:
     from slurmsched.planning.priorities.priority_fields import PriorityField

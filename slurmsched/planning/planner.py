@@ -42,12 +42,14 @@ from slurmsched.planning.priorities.order import (
     behind_by_own_nice,
     capped_last,
     idle_users_last,
+    in_tiers,
+    unread_tiers,
+    with_decider,
     with_own_nice,
 )
 from slurmsched.planning.priorities.priority_fields import PRIORITY_FIELDS, PriorityField
 from slurmsched.planning.priorities.priority_values import wanted_values
 from slurmsched.planning.priorities.priority_weights import weight_notes
-from slurmsched.planning.priorities.tiers import in_tiers, unread_tiers, with_decider
 from slurmsched.planning.proposals import Budget, Lever, Proposal
 from slurmsched.protocols import Estimator, ExplainingEstimator, Placement, Policy
 from slurmsched.tier_spec import Tier, read_tiers

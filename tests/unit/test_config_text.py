@@ -10,7 +10,7 @@ import pytest
 from slurmsched.config import Config
 from slurmsched.config_file import parse_config
 from slurmsched.config_text import AGE_CAP_S, FIRST_POLICIES, first_config
-from slurmsched.slurm.doctor.site_discovery import DiscoveredSite, GpuPartition
+from slurmsched.slurm.site import DiscoveredSite, GpuPartition
 
 PLAIN = DiscoveredSite("26.05.5", "lab", "slurm", True, True, (GpuPartition("gpu", 4, 32, ("a100",)),))
 ODD = DiscoveredSite("21.08", 'c"\n[x]\x1b', "schlurm", False, False, (GpuPartition('p"\n', 1, 1, ('t"\n',)),))

@@ -17,9 +17,8 @@ from slurmsched.observe.explain.start_estimate import EligibleNodes
 from slurmsched.observe.explain.wording import differing_criteria
 from slurmsched.plain_text import pluralize
 from slurmsched.planning.criteria import criteria
-from slurmsched.planning.priorities.order import queue_order
+from slurmsched.planning.priorities.order import CRITERIA, DECIDED_BY, decision, queue_order
 from slurmsched.planning.priorities.priority_fields import PRIORITY_FIELDS
-from slurmsched.planning.priorities.tiers import CRITERIA, DECIDED_BY, decision
 from slurmsched.resources.allocated import holding
 from slurmsched.resources.startable_jobs import waits_for_nodes_alone
 

@@ -11,7 +11,7 @@ from typing import Any
 from slurmsched.model.reasons import Blocker
 from slurmsched.model.states import ENDED, JobState
 from slurmsched.planning.criteria import criteria
-from slurmsched.planning.priorities.tiers import DECIDED_BY, tier_between
+from slurmsched.planning.priorities.order import DECIDED_BY, tier_between
 
 LONGEST = 200
 

@@ -14,26 +14,24 @@ from slurmsched.model.columns import Floats
 from slurmsched.model.job_outcomes import SIZE_CLASSES, in_size_class
 from slurmsched.observe.html_page import (
     FREE,
+    LEAST_S,
     LIMIT,
     USED,
     PagePlot,
     PageSheet,
+    PlotFigure,
     SheetCell,
     SheetRow,
-    TimeUnit,
-    rendered_page,
-    unit_for_jobs,
-    unit_for_span,
-)
-from slurmsched.observe.html_plots import (
-    LEAST_S,
-    PlotFigure,
     TimeAxis,
+    TimeUnit,
     figure_html,
     logarithmic,
+    rendered_page,
     size_label,
     size_styles,
     span_averages,
+    unit_for_jobs,
+    unit_for_span,
 )
 from slurmsched.observe.report.report_input import ReportedJobs, ReportInput
 from slurmsched.plain_text import pluralize

@@ -18,22 +18,20 @@ from slurmsched.observe.html_page import (
     SIZE_COLOURS,
     PagePlot,
     PageSheet,
+    PlotFigure,
     SheetCell,
     SheetRow,
-    TimeUnit,
-    rendered_page,
-    unit_for_span,
-)
-from slurmsched.observe.html_plots import (
-    PlotFigure,
     TimeAxis,
+    TimeUnit,
     delay_bars,
     distributions,
     figure_html,
     logarithmic,
     queue_lines,
+    rendered_page,
     size_label,
     time_distributions,
+    unit_for_span,
     usage_lines,
 )
 from slurmsched.plain_text import pluralize

@@ -11,8 +11,16 @@ from slurmsched.config import ScopeConfig
 from slurmsched.estimators.requested_time import TimeLimit
 from slurmsched.model.job_outcomes import SIZE_CLASSES, JobOutcomes, UsageHistory, outcome_summary
 from slurmsched.model.trace import Trace
-from slurmsched.observe.html_page import PagePlot, rendered_page, write_html
-from slurmsched.observe.html_plots import delay_bars, figure_html, queue_lines, time_distributions, usage_lines
+from slurmsched.observe.html_page import (
+    PagePlot,
+    delay_bars,
+    figure_html,
+    queue_lines,
+    rendered_page,
+    time_distributions,
+    usage_lines,
+    write_html,
+)
 from slurmsched.placements.consolidated import Consolidated
 from slurmsched.planning.planner import Planner
 from slurmsched.policies.discretized_las import DiscretizedLas

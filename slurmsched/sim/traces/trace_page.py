@@ -10,16 +10,21 @@ import numpy as np
 from slurmsched.model.columns import Floats
 from slurmsched.model.job_outcomes import SIZE_CLASSES, in_size_class
 from slurmsched.model.trace import RecordedTrace, Trace
-from slurmsched.observe.html_page import DASHES, FREE, USED, PagePlot, rendered_page, unit_for_span
-from slurmsched.observe.html_plots import (
+from slurmsched.observe.html_page import (
+    DASHES,
+    FREE,
     POINTS,
+    USED,
+    PagePlot,
     PlotFigure,
     TimeAxis,
     figure_html,
     logarithmic,
+    rendered_page,
     size_label,
     size_styles,
     span_averages,
+    unit_for_span,
 )
 from slurmsched.sim.traces.trace_selection import clock_name, shown_origin_s
 from slurmsched.sim.traces.trace_statistics import TraceSection, has_waits, hours_section, in_use, percent_of

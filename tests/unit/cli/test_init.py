@@ -11,8 +11,9 @@ import pytest
 
 from slurmsched.cli import main as cli
 from slurmsched.errors import SlurmUnreachableError
-from slurmsched.slurm.doctor import CheckResult, diagnosis, site_discovery
-from slurmsched.slurm.doctor.site_discovery import DiscoveredSite, GpuPartition
+from slurmsched.slurm import site
+from slurmsched.slurm.doctor import CheckResult, diagnosis
+from slurmsched.slurm.site import DiscoveredSite, GpuPartition
 
 SITE = DiscoveredSite("26.05.5", "lab", "slurm", True, True, (GpuPartition("gpu", 4, 32), GpuPartition("old", 1, 2)))
 
@@ -27,7 +28,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             raise state["site"]
         return state["site"]
 
-    monkeypatch.setattr(site_discovery, "discover_site", look)
+    monkeypatch.setattr(site, "discover_site", look)
     monkeypatch.setattr(
         diagnosis, "diagnose", lambda config, path: (CheckResult("ledger", state["verdict"], str(path)),)
     )

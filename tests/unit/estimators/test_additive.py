@@ -16,7 +16,7 @@ from slurmsched.estimators.boosted_trees import Additive, training_features
 from slurmsched.estimators.requested_time import NoEstimate
 from slurmsched.model import Past, Snapshot
 from slurmsched.model.durations import DAY_S
-from slurmsched.observe.explain.planner_answers import run_time_terms
+from slurmsched.observe.explain.explanation import run_time_terms
 from slurmsched.planning.planner import Planner
 from slurmsched.testing import check_estimator, mixed_snapshot, snapshot
 

@@ -18,7 +18,7 @@ from slurmsched.estimators.throughput_table import throughput_table
 from slurmsched.estimators.throughputs import Throughputs
 from slurmsched.model import Snapshot
 from slurmsched.model.columns import Labels
-from slurmsched.observe.explain.planner_answers import interference_outlook
+from slurmsched.observe.explain.explanation import interference_outlook
 from slurmsched.observe.gpu_profiles import (
     GpuProfile,
     MeasuredParts,

@@ -12,7 +12,7 @@ import pytest
 from slurmsched.config import LeverConfig, PaceConfig, ScopeConfig
 from slurmsched.model import Outcome, Override, Plan, Rights, SetShardNode, SetShards, Site, Snapshot
 from slurmsched.model.columns import Labels
-from slurmsched.observe.explain.planner_answers import size_outlook
+from slurmsched.observe.explain.explanation import size_outlook
 from slurmsched.planning import shard_requests
 from slurmsched.planning.admin_comments import admin_comments
 from slurmsched.planning.gate import ASKS

@@ -17,9 +17,8 @@ from slurmsched.model import Operation, OperationStage, Override, Purpose, Reser
 from slurmsched.model.job_details import JobDetails, LicensePool
 from slurmsched.model.reasons import Blocker, limit_named, limit_values, parents, read_reason
 from slurmsched.observe.explain.blocker_text import _PLAIN, _TELLS
-from slurmsched.observe.explain.explanation import explain
+from slurmsched.observe.explain.explanation import explain, preemption_outlook
 from slurmsched.observe.explain.node_obstacles import why_not
-from slurmsched.observe.explain.planner_answers import preemption_outlook
 from slurmsched.observe.explain.start_estimate import LEAST_WAITS, start_estimate
 from slurmsched.observe.explain.wording import differing_criteria, printable, sbatch_time
 from slurmsched.observe.survey.fit import fit

@@ -30,7 +30,7 @@ from slurmsched.sim.experiments.site_history import (
     startable_now,
     table,
 )
-from slurmsched.slurm.doctor.site_discovery import DiscoveredSite, GpuPartition
+from slurmsched.slurm.site import DiscoveredSite, GpuPartition
 
 CONF = """ClusterName=lab
 include nodes.conf

@@ -12,8 +12,20 @@ import orjson
 import pytest
 from numpy.typing import NDArray
 
-from slurmsched.observe.html_page import DARK, DAYS, LIGHT, SERIES, SIZE_COLOURS, STATIC, colour_css, policy_styles
-from slurmsched.observe.html_plots import PlotFigure, TimeAxis, figure_html, span_averages
+from slurmsched.observe.html_page import (
+    DARK,
+    DAYS,
+    LIGHT,
+    SERIES,
+    SIZE_COLOURS,
+    STATIC,
+    PlotFigure,
+    TimeAxis,
+    colour_css,
+    figure_html,
+    policy_styles,
+    span_averages,
+)
 
 
 def packed(figure: PlotFigure) -> dict:
