@@ -76,7 +76,8 @@ def _precedes(keys: Floats, a: int, b: int) -> bool:
 
 # 2D-LAS.
 
-PLAIN_BELOW = 20_000  # jobs; a cold tick orders fewer sooner in plain Python than it imports numba
+PLAIN_BELOW = 20_000  # jobs; a cold tick looks through fewer sooner in plain Python than it imports numba
+MOST_BY_COLUMN = 500_000  # jobs; numpy orders fewer sooner than numba is imported
 BY_FIRST_START, BY_ARRIVAL_AT_QUEUE, BY_SUBMISSION = range(3)  # what counts inside a queue
 RUNS, WAS_PREEMPTED, WAITS, ARRIVED = range(4)  # groups inside a queue, in this order
 # Columns of what is remembered of a job.
@@ -304,7 +305,52 @@ def _last_order(last_place: Floats, order: Int64s) -> None:
             at += 1
 
 
-@kernel(plain_below=PLAIN_BELOW)
+# Over 30 lines: las_rank a column at a time; one line for each column.
+def las_by_column(
+    order: Int64s, jobs: LasJobs, rules: LasRules, past: Floats, keys: LasKeys, memory: Floats
+) -> tuple[int, bool]:
+    """What las_rank does, in numpy: for a process that ends before numba would be loaded."""
+    near = np.searchsorted(past[:, JOB_ID], jobs.job_id)
+    before = past[np.minimum(near, len(past) - 1)] if len(past) else np.zeros((len(order), 9))
+    known = (near < len(past)) & (before[:, JOB_ID] == jobs.job_id) & (before[:, ARRIVED_S] == jobs.arrived_s)
+    pending = (jobs.state & rules.pending != 0) & (jobs.state & rules.completing == 0)
+    running = jobs.state & rules.running != 0
+    forgiven, forgiven_s = np.where(known, before[:, (FORGIVEN, FORGIVEN_S)].T, 0.0)
+    ran_s = jobs.executed_s - forgiven_s
+    promoted = pending & (np.searchsorted(rules.thresholds, jobs.service - forgiven, "right") > 0) & (ran_s > 0)
+    promoted[promoted] = jobs.waiting_s[promoted] >= rules.promote_knob * ran_s[promoted]
+    forgiven[promoted], forgiven_s[promoted] = jobs.service[promoted], jobs.executed_s[promoted]
+    counted = np.maximum(jobs.service - forgiven, 0.0)
+    queue = np.searchsorted(rules.thresholds, counted, "right")
+    moved = promoted | np.where(known, before[:, QUEUE] != queue, queue > 0)
+    since_s = np.where(moved, rules.now_s, np.where(known, before[:, SINCE_S], jobs.arrived_s))
+    low = moved & (queue > 0)
+    over_s = jobs.waiting_s[low] + (counted[low] - rules.thresholds[queue[low] - 1]) / np.maximum(jobs.rate[low], 1)
+    since_s[low] = np.ceil(rules.now_s - over_s - 1e-6)
+    started_s = np.where(jobs.executed_s > 0, jobs.arrived_s, np.inf)
+    started_s[running] = np.where(np.isnan(jobs.start_s), rules.now_s, jobs.start_s)[running]
+    started_s = np.where(known, before[:, STARTED_S], started_s)
+    last_place = np.where(known, before[:, PLACE], np.inf)
+    waiters = np.bincount(queue[pending & ~moved], minlength=len(rules.thresholds) + 1)
+    arrived = moved & ((waiters[queue] > 0) | (since_s >= rules.now_s))
+    ran_here = ~arrived & (running | moved | (known & (before[:, RAN_HERE] == 1.0)))
+    group = np.select((arrived, running, ran_here), (ARRIVED, RUNS, WAS_PREEMPTED), WAITS)
+    place = np.where(moved | (group >= WAITS), np.inf, last_place)
+    kept = (started_s < np.inf) & (jobs.state & rules.finished == 0) & ~np.isnan(jobs.arrived_s)
+    keys.ints[:] = queue, group
+    keys.floats[:] = started_s, since_s, place, last_place, counted, forgiven, forgiven_s
+    keys.bools[:] = ran_here, promoted, kept
+    inside = {BY_FIRST_START: (started_s,), BY_ARRIVAL_AT_QUEUE: (since_s, place, group)}.get(rules.inside, ())
+    order[:] = np.lexsort((jobs.job_id, jobs.arrived_s, *inside, queue))  # NaN comes last
+    at = np.empty(len(order), np.int64)
+    at[order] = np.arange(len(order))
+    columns = (jobs.job_id, jobs.arrived_s, started_s, queue, since_s, ran_here, at, forgiven, forgiven_s)
+    ids = jobs.job_id[kept]
+    memory[: len(ids)] = np.column_stack([column[kept] for column in columns])
+    return len(ids), bool((ids[1:] >= ids[:-1]).all())
+
+
+@kernel(plain_below=MOST_BY_COLUMN, plain=las_by_column)
 def las_rank(
     order: Int64s, jobs: LasJobs, rules: LasRules, past: Floats, keys: LasKeys, memory: Floats
 ) -> tuple[int, bool]:

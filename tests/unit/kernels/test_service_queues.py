@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from slurmsched.kernels.service_queues import next_drop, next_overtaking, sort_rows
+from slurmsched.kernels.service_queues import las_by_column, las_rank, next_drop, next_overtaking, sort_rows
 from slurmsched.model import Ranking, Snapshot
+from slurmsched.policies import discretized_las
 from slurmsched.policies.discretized_las import DiscretizedLas
 from slurmsched.testing import snapshot
 from tests.reference import las
@@ -44,9 +46,11 @@ def queue_at(quantum: int, ids: list[int], seed: int) -> Snapshot:
     return replace(given, jobs=given.jobs.take(np.argsort([*ids])[::-1] if quantum == 2 else np.arange(len(ids))))
 
 
+@pytest.mark.parametrize("rank", [las_rank, las_rank.plain, las_by_column], ids=["kernel", "plain", "columns"])
 @pytest.mark.parametrize("fifo_by", ["start", "arrival", "submit"])
-def test_las_rank__agrees_with_reference(fifo_by: str) -> None:
+def test_las_rank__agrees_with_reference(fifo_by: str, rank: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same order and the same memory over three quanta, while jobs come and go and rows change places."""
+    monkeypatch.setattr(discretized_las, "las_rank", rank)
     for seed in range(40):
         chance, past, ranking = np.random.default_rng(seed), las.Past(), Ranking(np.arange(0))
         policy = DiscretizedLas((2_000.0, 20_000.0), float(chance.choice([0.3, 2.0, np.inf])), fifo_by)
