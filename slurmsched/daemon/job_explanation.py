@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from slurmsched.config import Config
@@ -22,7 +23,8 @@ from slurmsched.observe.explain.node_obstacles import why_not
 from slurmsched.observe.gpu_use_sources import PeriodicUse, read_gpu_use
 from slurmsched.protocols import DecidingPlanner
 from slurmsched.slurm.accounted_history import history_of, may_read_ledger
-from slurmsched.slurm.job_queries import find_row, read_details, read_standing
+from slurmsched.slurm.commands import Commands
+from slurmsched.slurm.job_queries import begin_details, begin_standing, find_row, read_details, read_standing
 from slurmsched.slurm.reader import open_commands, read_cluster_once
 
 NO_LEDGER = "the ledger, which you may not read: past waits, and writes that the AdminComment does not have"
@@ -50,12 +52,12 @@ def explain_job(config: Config, job: str, *, as_user: bool, node: str | None) ->
     node: also say why the job cannot run there.
     Raises SlurmError, ConfigError and InputError.
     """
-    commands = open_commands(config.slurm)
-    snapshot, plan, planner = _look(config, as_user)
-    row = find_row(commands, snapshot, job)
-    snapshot = _with_measured_use(config, snapshot, row)
-    details = read_details(commands, snapshot, row, no_limits="not asked with --as-user" if as_user else "")
-    details = read_standing(commands, snapshot, row, details)
+    with closing(open_commands(config.slurm)) as commands:
+        begin_details(commands, job)
+        snapshot, row, plan, planner = _look(config, commands, job, as_user)
+        snapshot = _with_measured_use(config, snapshot, row)
+        details = read_details(commands, snapshot, row, no_limits="not asked with --as-user" if as_user else "")
+        details = read_standing(commands, snapshot, row, details)
     if as_user:
         details = replace(details, unread=(*details.unread, NOT_ASKED))
     else:
@@ -68,12 +70,23 @@ def explain_job(config: Config, job: str, *, as_user: bool, node: str | None) ->
     return JobExplanation(answer, obstacle, snapshot.now_s, snapshot.warnings)
 
 
-def _look(config: Config, as_user: bool) -> tuple[Snapshot, Plan | None, DecidingPlanner | None]:
-    """The queue; the plan and the planner unless as_user."""
+def _look(
+    config: Config, commands: Commands, job: str, as_user: bool
+) -> tuple[Snapshot, int, Plan | None, DecidingPlanner | None]:
+    """The queue and the job's row, whose standing is asked for; the plan and the planner unless as_user."""
     if as_user:
-        return read_cluster_once(config, priorities=True), None, None
+        snapshot = read_cluster_once(config, priorities=True)
+        return snapshot, _row_asked(commands, snapshot, job), None, None
     with cycle_parts.open_cycle_parts(config, apply=False, read_only=True) as parts:
-        return *parts.look(), parts.planner
+        snapshot = parts.read()
+        return snapshot, _row_asked(commands, snapshot, job), parts.planner.plan(snapshot), parts.planner
+
+
+def _row_asked(commands: Commands, snapshot: Snapshot, job: str) -> int:
+    """Row of the job. Slurm is asked for its standing, and answers while the plan is made."""
+    row = find_row(commands, snapshot, job)
+    begin_standing(commands, snapshot, row)
+    return row
 
 
 def _with_measured_use(config: Config, snapshot: Snapshot, row: int) -> Snapshot:

@@ -44,7 +44,7 @@ from slurmsched.slurm.job_tables import (
     with_held,
     with_shared_parts,
 )
-from slurmsched.slurm.scontrol_tables import parse_nodes, parse_partitions
+from slurmsched.slurm.scontrol_tables import SHOW_PARTITIONS, parse_nodes, parse_partitions
 from slurmsched.slurm.site import SHOW_CONFIG, ask_rights, collect_settings, make_site
 from slurmsched.slurm.squeue import SPRIO_ARGUMENTS, Priorities, parse_priorities
 
@@ -263,7 +263,7 @@ DOUBT_S = 60.0  # after a needless check of our rights, the next one waits this 
 RIGHTS_S = 3600.0  # our admin level is read again after this time, or at once after a refused write
 _COMMANDS = {
     "nodes": ("scontrol", "-o", "-d", "show", "node"),
-    "partitions": ("scontrol", "-ao", "show", "partition"),  # -a: hidden ones too, whose jobs squeue -a shows
+    "partitions": SHOW_PARTITIONS,
     "config": SHOW_CONFIG,
     "sprio": ("sprio", *SPRIO_ARGUMENTS),
 }
@@ -378,10 +378,17 @@ class ClusterState:
         self._doubted = time.monotonic() >= self._certain_s
 
     def snapshot(
-        self, now_s: float, columns: dict[str, Any], started: Mapping[str, RunningCommand], warnings: list[str]
+        self,
+        now_s: float,
+        columns: dict[str, Any],
+        started: Mapping[str, RunningCommand],
+        site: Site,
+        warnings: list[str],
     ) -> Snapshot:
-        """The snapshot of these job columns and of the output of the started commands. Raises SlurmError."""
-        site = self._site(collect_settings(started["config"]))
+        """The snapshot of these job columns and of the output of the started commands. Raises SlurmError.
+
+        site: the answer of `site`.
+        """
         warnings += _hidden(site)
         _join_priorities(columns, self._priorities(columns, now_s, started.get("sprio"), site, warnings))
         holds = _holds_gpus(columns)
@@ -430,8 +437,9 @@ class ClusterState:
         self._known = KnownPriorities.of(parse_priorities(out, warnings), marks, earlier, at_s)
         return self._known.table
 
-    def _site(self, settings: Mapping[str, str]) -> Site:
-        now_s = time.monotonic()
+    def site(self, started: Mapping[str, RunningCommand]) -> Site:
+        """Slurm's settings and our rights. They are asked for first: the jobs take longest. Raises SlurmError."""
+        settings, now_s = collect_settings(started["config"]), time.monotonic()
         if self._doubted or self._rights[1] < Rights.OPERATOR or now_s - self._rights[0] > RIGHTS_S:
             rights = ask_rights(self.commands, settings)
             if rights is not None:

@@ -134,12 +134,14 @@ class Commands:
     bin_dir: their folder, "" = PATH.
     conf: path of slurm.conf, "" = SLURM_CONF or Slurm's default.
     timeout_s: longest wait for one command [s].
+    begun: commands whose answer `run` will ask for, by their words.
     """
 
     bin_dir: str = ""
     conf: str = ""
     timeout_s: float = 60.0
     env: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    begun: dict[tuple[str, ...], RunningCommand] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.env.update(clean_environment(self.conf))
@@ -168,13 +170,26 @@ class Commands:
             raise SlurmUnreachableError(f"{path} cannot be run: {error.strerror}") from error
         return RunningCommand(program, process, out, err, self.timeout_s)
 
+    def begin(self, program: str, *arguments: str) -> None:
+        """Start the command now; the next `run` of the same words takes its answer. Raises as `start`.
+
+        For a process that ends soon: the answer may be old by the time it is asked for.
+        """
+        self.begun[program, *arguments] = self.start(program, *arguments)
+
+    def close(self) -> None:
+        """End the commands that `begin` started and no `run` has asked for."""
+        while self.begun:
+            self.begun.popitem()[1].abandon()
+
     def run(self, program: str, *arguments: str, stdin: str = "") -> str:
         """The output of the command.
 
         Raises SlurmUnreachableError if there is no such program, no answer in time, or Slurm's daemon is down. Raises
         SlurmError for any other failure, with Slurm's own message.
         """
-        return self.start(program, *arguments, stdin=stdin).text()
+        begun = self.begun.pop((program, *arguments), None)
+        return (begun or self.start(program, *arguments, stdin=stdin)).text()
 
 
 class Attempts:

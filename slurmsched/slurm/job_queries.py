@@ -30,10 +30,11 @@ from slurmsched.model.slurm_text import (
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.plain_text import pluralize
 from slurmsched.slurm.commands import Attempts, Commands
-from slurmsched.slurm.scontrol_tables import read_reservations
+from slurmsched.slurm.scontrol_tables import SHOW_PARTITIONS, SHOW_RESERVATIONS, read_reservations
 from slurmsched.slurm.squeue import fresh_mark
 
 T = TypeVar("T")
+SHOW_JOB = ("scontrol", "-o", "show", "job")
 _NO_RESERVATIONS = Reservations.build(0, {})
 
 
@@ -62,7 +63,7 @@ def _record_id(commands: Commands, name: str) -> int:
     if not (leader.isdecimal() and number.isdecimal()):
         raise InputError(f"{name!r} is no job id; write 7, 7_3 for an array task or 7+1 for a het component")
     try:
-        text = commands.run("scontrol", "-o", "show", "job", name)
+        text = commands.run(*SHOW_JOB, name)
     except SlurmError:
         return 0
     for record in split_records(text, "JobId"):
@@ -71,6 +72,15 @@ def _record_id(commands: Commands, name: str) -> int:
         if shown.get(whose) == leader and has_task(shown.get(part, ""), int(number)):
             return int(shown["JobId"])
     return 0
+
+
+def begin_details(commands: Commands, name: str) -> None:
+    """Ask now what read_details asks whatever the queue shows, so that Slurm answers both at once.
+
+    name: as in find_row. Raises SlurmUnreachableError.
+    """
+    for question in (SHOW_PARTITIONS, SHOW_RESERVATIONS, *(((*SHOW_JOB, str(int(name))),) if name.isdecimal() else ())):
+        commands.begin(*question)
 
 
 # Over 30 lines: one question to Slurm after the other, each only if the reason needs it.
@@ -107,7 +117,7 @@ def read_details(
 def _record(commands: Commands, snapshot: Snapshot, row: int) -> Mapping[str, str]:
     """Fields of the job's record after its name. The owner chose the name; it may look like any field."""
     jobs = snapshot.jobs
-    text = commands.run("scontrol", "-o", "show", "job", str(int(jobs.job_id[row])))
+    text = commands.run(*SHOW_JOB, str(int(jobs.job_id[row])))
     head, named, rest = text.partition(f"JobName={jobs.name[row]} ")
     if not named:
         raise UnreadableError("scontrol shows it under another name", text=head[:80])
@@ -117,7 +127,7 @@ def _record(commands: Commands, snapshot: Snapshot, row: int) -> Mapping[str, st
 def _partitions(commands: Commands, listed: str) -> Mapping[str, Mapping[str, str]]:
     """Fields of each partition, hidden ones too. Slurm always sends all of them, so one request is enough."""
     names = [name for name in listed.split(",") if name]
-    text = commands.run("scontrol", "-ao", "show", "partition") if names else ""
+    text = commands.run(*SHOW_PARTITIONS) if names else ""
     shown = {one.get("PartitionName", ""): one for one in map(record_fields, split_records(text, "PartitionName"))}
     if missing := [name for name in names if name not in shown]:
         raise UnreadableError("scontrol does not show it", text=",".join(missing))
@@ -270,6 +280,16 @@ def read_standing(commands: Commands, snapshot: Snapshot, row: int, details: Job
     )
 
 
+def begin_standing(commands: Commands, snapshot: Snapshot, row: int) -> None:
+    """Ask now what read_standing will ask, while other work is done. Raises SlurmUnreachableError."""
+    jobs = snapshot.jobs
+    if not jobs.pending[row]:
+        return
+    commands.begin(*_priority_question(int(jobs.job_id[row])))
+    if snapshot.site.accounts_in_slurmdbd:
+        commands.begin(*_share_question(jobs.account[row], jobs.user[row]))
+
+
 def _has_planned(snapshot: Snapshot, row: int) -> bool:
     """Whether a node in one of the job's partitions is planned for a job."""
     nodes, asked = snapshot.nodes, set(snapshot.jobs.partition[row].split(","))
@@ -279,11 +299,15 @@ def _has_planned(snapshot: Snapshot, row: int) -> bool:
 
 def read_shares(commands: Commands, account: str, user: str) -> tuple[ShareAndUse, ...]:
     """The account's, then the user's in it; without those that Slurm hides. Raises SlurmError."""
-    columns = "Account,User,NormShares,EffectvUsage,FairShare"
-    text = commands.run("sshare", "-n", "-P", "-u", user, "-A", account, "-o", columns)
+    text = commands.run(*_share_question(account, user))
     rows = [[cell.strip() for cell in line.split("|")] for line in text.splitlines()]
     mine = [row for row in rows if len(row) == 5 and row[0] == account and row[1] in ("", user)]
     return tuple(ShareAndUse(row[0], row[1], *map(_part, row[2:])) for row in sorted(mine, key=lambda row: row[1]))
+
+
+def _share_question(account: str, user: str) -> tuple[str, ...]:
+    columns = "Account,User,NormShares,EffectvUsage,FairShare"
+    return "sshare", "-n", "-P", "-u", user, "-A", account, "-o", columns
 
 
 def _part(text: str) -> float:
@@ -298,12 +322,16 @@ def read_priority_parts(commands: Commands, job_id: int) -> dict[str, int]:
 
     {} for a job that sprio does not show: held, or not yet eligible. Raises SlurmError.
     """
-    form = "%i|%Y|" + "|".join(f"%{letter}" for letter in PARTS.values())
-    lines = commands.run("sprio", "-h", "-j", str(job_id), "-o", form).splitlines()
+    lines = commands.run(*_priority_question(job_id)).splitlines()
     rows = [[cell.strip() for cell in line.split("|")] for line in lines]
     known = [dict(zip(("priority", *PARTS), map(_points, row[1:]), strict=True)) for row in rows
              if len(row) == len(PARTS) + 2 and whole_number(row[0]) == job_id]  # fmt: skip
     return max(known, key=lambda parts: parts["priority"], default={})
+
+
+def _priority_question(job_id: int) -> tuple[str, ...]:
+    form = "%i|%Y|" + "|".join(f"%{letter}" for letter in PARTS.values())
+    return "sprio", "-h", "-j", str(job_id), "-o", form
 
 
 def _points(text: str) -> int:

@@ -97,7 +97,9 @@ def _asks_for_nodes(config: Config) -> bool:
 
 def _tables(config: Config, commands: Commands) -> Callable[[Snapshot], Snapshot]:
     """Adds the topology to snapshots and, if needed, the shares of accounts and what Slurm selects GPUs by."""
-    makers: list[Callable[[Snapshot], Snapshot]] = [SnapshotTopology(config.topology, commands)]
+    wiring = SnapshotTopology(config.topology, commands)
+    wiring.begin()
+    makers: list[Callable[[Snapshot], Snapshot]] = [wiring]
     about = policy_info(registry.load_plugin("policies", config.policy.name))
     if about is not None and PolicyInput.SHARES in about.needed(config.policy.parameters):
         from slurmsched.slurm.accounting import AccountShares

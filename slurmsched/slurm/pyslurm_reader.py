@@ -189,7 +189,8 @@ class PyslurmReader:
         now_s = time.time()
         answer, started = self._ask(child)
         try:
-            return self._around.snapshot(now_s, _job_columns(answer, warnings), started, warnings)
+            site = self._around.site(started)
+            return self._around.snapshot(now_s, _job_columns(answer, warnings), started, site, warnings)
         finally:
             abandon(started)
 

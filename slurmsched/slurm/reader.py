@@ -18,7 +18,7 @@ from slurmsched.protocols import ClusterReader
 from slurmsched.slurm.cluster_state import ClusterState, SprioUse, abandon
 from slurmsched.slurm.commands import Commands, RunningCommand, argument_batches
 from slurmsched.slurm.job_tables import finish_jobs, queue_columns
-from slurmsched.slurm.scontrol_tables import read_reservations
+from slurmsched.slurm.scontrol_tables import SHOW_RESERVATIONS, read_reservations
 from slurmsched.slurm.squeue import (
     ARRAY_TASK_ARGUMENTS,
     fresh_mark,
@@ -97,12 +97,15 @@ def read_cluster_once(
     """
     sprio: SprioUse = "always" if priorities else "never"
     states = "all" if waiting else ",".join(str(state.name) for state in ON_NODES)
-    with closing(open_reader(config.slurm, indices=False, sprio=sprio, states=states)) as reader:
-        reader.begin()  # Slurm's commands run meanwhile
-        commands = open_commands(config.slurm)
+    reader = open_reader(config.slurm, indices=False, sprio=sprio, states=states)
+    with closing(reader), closing(open_commands(config.slurm)) as commands:
         wiring = SnapshotTopology(config.topology, commands)
-        snapshot = wiring(reader.read())
-    return replace(snapshot, reservations=read_reservations(commands)) if reservations else snapshot
+        reader.begin()  # Slurm's commands run meanwhile
+        wiring.begin()
+        if reservations:
+            commands.begin(*SHOW_RESERVATIONS)
+        snapshot = reader.read()
+        return wiring(replace(snapshot, reservations=read_reservations(commands)) if reservations else snapshot)
 
 
 # Reads a cluster by Slurm's own commands.
@@ -173,9 +176,10 @@ class CommandReader:
         assert begun is not None
         warnings: list[str] = []
         try:
+            site = self._around.site(begun.started)
             rows = self._rows(begun.mark, begun.started)
             columns = queue_columns(parse_queue(rows, unit_of(begun.mark), warnings), begun.at_s, warnings)
-            return self._around.snapshot(begun.at_s, columns, begun.started, warnings)
+            return self._around.snapshot(begun.at_s, columns, begun.started, site, warnings)
         finally:
             abandon(begun.started)
 

@@ -43,6 +43,9 @@ from slurmsched.model.states import NodeState, read_node_state
 from slurmsched.slurm.commands import Commands
 from slurmsched.slurm.job_tables import BEYOND_MASK, bounded
 
+SHOW_PARTITIONS = ("scontrol", "-ao", "show", "partition")  # -a: hidden ones too, whose jobs squeue -a shows
+SHOW_RESERVATIONS = ("scontrol", "-o", "show", "reservation")
+
 T = TypeVar("T")
 _SCHEDULES = ("UP", "DRAIN")  # a draining partition takes no new jobs, but starts those in its queue
 
@@ -324,7 +327,7 @@ _TIMES = {"start_s": "StartTime", "end_s": "EndTime"}
 
 def read_reservations(commands: Commands) -> Reservations:
     """All reservations. Raises SlurmError."""
-    return parse_reservations(commands.run("scontrol", "-o", "show", "reservation"))
+    return parse_reservations(commands.run(*SHOW_RESERVATIONS))
 
 
 def orphan_names(reservations: Reservations, operations: Sequence[Operation], tag: str) -> list[str]:

@@ -36,6 +36,7 @@ from slurmsched.topology.topology_text import decoded, hosts_or_none
 T = TypeVar("T")
 RELOAD_S = 3600.0  # after this time files and Slurm's topology are read again
 NO_FABRIC_PLUGINS = ("", "flat", "default", "none")  # topology plugins without a fabric
+SHOW_TOPOLOGY = ("scontrol", "show", "topology")
 YAML_SINCE = (25, 5)  # the first release with topology.yaml
 LARGEST_BYTES = 32 << 20
 
@@ -56,12 +57,17 @@ class SnapshotTopology:
         self._nodes: Nodes | None = None
         self._made: tuple[SiteTopology, tuple[str, ...]] = (SiteTopology(), ())
 
+    def begin(self) -> None:
+        """Ask Slurm now, while it is read. Raises SlurmUnreachableError if there is no scontrol."""
+        self._commands.begin(*SHOW_TOPOLOGY)
+
     def __call__(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with its topology; warnings name what could not be read."""
         if not self._sources.slurm_known or self._clock() - self._read_s > RELOAD_S:
             cluster = tuple(snapshot.nodes.name)
             self._sources = read_sources(self._settings, self._commands, snapshot.site, cluster, self._sources)
             self._read_s, self._nodes = self._clock(), None
+            self._commands.close()  # what `begin` asked in vain
         if self._nodes is None or not _same_nodes(self._nodes, snapshot.nodes):
             self._made = site_topology(snapshot.nodes, self._sources)
             self._nodes = snapshot.nodes
@@ -137,7 +143,7 @@ def slurm_fabric(commands: Commands, site: Site) -> NamedFabric:
     if flat and (not found or (int(found[1]), int(found[2])) < YAML_SINCE):
         return none
     try:
-        text = commands.run("scontrol", "show", "topology")
+        text = commands.run(*SHOW_TOPOLOGY)
     except SlurmUnreachableError:
         raise
     except SlurmError:

@@ -38,6 +38,7 @@ def asked(fakes, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     monkeypatch.setattr(job_explanation, "read_details", details)
     monkeypatch.setattr(job_explanation, "read_standing", lambda commands, snapshot, row, known: known)
     monkeypatch.setattr(Commands, "run", nobody)
+    monkeypatch.setattr(Commands, "begin", lambda *_: None)
     monkeypatch.setattr(job_explanation, "read_cluster_once", lambda tree, **_: make_snapshot())
     monkeypatch.setattr(job_history, "_recorded", lambda *_: ([WROTE], (), []))
     return calls

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,13 @@ def script(tmp_path):
         return Commands(str(tmp_path), timeout_s=timeout_s)
 
     return make
+
+
+def wait_for(happened: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + 20
+    while not happened() and time.monotonic() < until_s:
+        time.sleep(0.02)
+    assert happened()
 
 
 def test_run__gives_what_was_printed(script):
@@ -109,14 +117,33 @@ def test_start__runs_commands_side_by_side(script):
     assert (first.text(), second.text()) == ("one\n", "two\n")
 
 
+def test_begin__starts_a_command_whose_answer_run_takes_once(script, tmp_path):
+    """The begun one runs until `run` asks for it. Other words, and the same words again, start another."""
+    commands = script("scontrol", 'echo "$@" >> "$0.asked"; while [ ! -e "$0.go" ]; do sleep 0.02; done; echo $$')
+    asked = tmp_path / "scontrol.asked"
+    commands.begin("scontrol", "show", "topology")
+    wait_for(asked.exists)
+    (tmp_path / "scontrol.go").touch()
+    answers = [commands.run("scontrol", "show", what) for what in ("topology", "topology", "node")]
+    assert len(set(answers)) == 3
+    assert asked.read_text().split() == ["show", "topology", "show", "topology", "show", "node"]
+
+
+def test_close__ends_what_was_begun_and_not_asked_for(script):
+    """Nothing is left behind, and the next `run` starts the command anew."""
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    commands = script("scontrol", "exec sleep 60")
+    commands.begin("scontrol")
+    commands.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    script("scontrol", "echo anew")
+    assert commands.run("scontrol") == "anew\n"
+
+
 def test_start__does_not_stop_a_talkative_command(script):
     """More output than a pipe holds is there although nobody read it while the command ran."""
     started = script("squeue", 'head -c 3000000 /dev/zero | tr "\\0" x; touch $0.ended').start("squeue")
-    ended = Path(script("squeue2", "true").bin_dir) / "squeue.ended"
-    until_s = time.monotonic() + 20
-    while not ended.exists() and time.monotonic() < until_s:
-        time.sleep(0.02)
-    assert ended.exists()
+    wait_for((Path(script("squeue2", "true").bin_dir) / "squeue.ended").exists)
     assert len(started.text()) == 3_000_000
 
 

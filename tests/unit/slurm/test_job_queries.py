@@ -17,6 +17,8 @@ from slurmsched.observe.explain.blocked_nodes import idle_line, kept_nodes
 from slurmsched.observe.explain.explanation import explain
 from slurmsched.observe.explain.queue_position import gpu_use, priority_parts, share_lines, tier_place
 from slurmsched.slurm.job_queries import (
+    begin_details,
+    begin_standing,
     find_row,
     read_details,
     read_planned,
@@ -57,6 +59,8 @@ class Asked:
             raise SlurmError("Invalid job id specified")
         return JOBS[words[3]] if words[2] == "job" else what[words[2]]
 
+    begin = run
+
 
 def queue(**job: object):
     row = {"job_id": 7, "name": "a", "partition": "gpu", "user": "ann", "account": "physics", "qos": "normal", **job}
@@ -88,6 +92,16 @@ def test_read_details__asks_what_the_reason_needs() -> None:
     assert (details.partitions["gpu"]["MaxTime"], details.start_s, details.limits) == ("1:00:00", 1_700_000_000.0, "")
     assert (details.reservations.name[0], details.unread) == ("fans", ())
     assert sorted(words[2] for words in asked.asked) == ["job", "licenses", "partition", "reservation"]
+
+
+def test_begin_details__begins_what_is_asked_in_any_case() -> None:
+    """In the same words, or `run` would ask twice. An array task has another id, so its record is asked for later."""
+    asked = Asked()
+    read_details(asked, queue(), 0)  # type: ignore[arg-type]
+    for name, begun in (("7", asked.asked), ("007", asked.asked), ("20_3", asked.asked[1:])):
+        commands = Asked()
+        begin_details(commands, name)  # type: ignore[arg-type]
+        assert sorted(commands.asked) == sorted(begun)
 
 
 def test_read_details__of_many_partitions_by_one_request() -> None:
@@ -172,6 +186,19 @@ def test_shares__are_of_the_account_and_the_user() -> None:
     assert (account.account, account.user, account.use, isnan(account.fair_share)) == ("physics", "", 0.983524, True)
     assert user == ShareAndUse("physics", "alice", 0.5, 0.023096, 0.333333)
     assert read_shares(Slurm(sshare=""), "physics", "alice") == ()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("state", "begun"), [("PENDING", ["sprio", "sshare"]), ("RUNNING", [])])
+def test_begin_standing__begins_what_is_asked_of_a_waiting_job(state: str, begun: list[str]) -> None:
+    """In the same words, or `run` would ask twice."""
+    slurm, words = Slurm(sshare=SHARES, sprio=PARTS), {"begin": list[tuple[str, ...]](), "run": list[tuple[str, ...]]()}
+    for name, noted in words.items():
+        setattr(slurm, name, lambda *asked, noted=noted: noted.append(asked) or "")
+    look = at({"state": state})
+    begin_standing(slurm, look, 0)  # type: ignore[arg-type]
+    read_standing(slurm, look, 0, JobDetails())  # type: ignore[arg-type]
+    assert sorted(words["begin"]) == sorted(words["run"])
+    assert sorted(asked[0] for asked in words["begin"]) == begun
 
 
 def test_priority_parts__are_those_of_the_job() -> None:

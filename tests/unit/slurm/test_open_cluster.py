@@ -8,6 +8,7 @@ import pytest
 
 from slurmsched.config import Config
 from slurmsched.slurm import open_cluster as opening
+from tests.recorded.playback import Playback
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,7 @@ def test_open_live__reads_which_gpus_runs_hold_where_jobs_are_placed_by_them(
     class Reader:
         def begin(self) -> None: ...
 
-    monkeypatch.setattr(opening, "open_commands", lambda settings: None)
+    monkeypatch.setattr(opening, "open_commands", lambda settings: Playback(tmp_path))
     monkeypatch.setattr(opening, "open_reader", lambda settings, *, indices, sprio: asked.append(indices) or Reader())
     config = Config.model_validate({"placement": {"pin": pin}, "ledger": {"journal": str(tmp_path / "journal.jsonl")}})
     opening.open_live(config, apply=False, indices=indices)
@@ -37,7 +38,7 @@ def test_open_live__reads_reservations_where_jobs_are_placed(monkeypatch, tmp_pa
     class Reader:
         def begin(self) -> None: ...
 
-    monkeypatch.setattr(opening, "open_commands", lambda settings: None)
+    monkeypatch.setattr(opening, "open_commands", lambda settings: Playback(tmp_path))
     monkeypatch.setattr(opening, "open_reader", lambda settings, **options: Reader())
     monkeypatch.setattr(opening, "LiveCluster", lambda *parts, **options: given.append(options))
     config = Config.model_validate({"placement": placement, "ledger": {"journal": str(tmp_path / "journal.jsonl")}})

@@ -39,6 +39,9 @@ class Asked:
         self.asked: list[str] = []
         self.fault: SlurmError | None = None
 
+    def close(self) -> None:
+        """Nothing was begun."""
+
     def run(self, program: str, *arguments: str) -> str:
         if self.fault:
             raise self.fault
