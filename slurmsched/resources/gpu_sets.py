@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import platformdirs
 from numpy.typing import NDArray
 
 from slurmsched.errors import InputError
@@ -116,7 +115,9 @@ def slowest_link(table: SetTable, members: int) -> LinkKind:
 
 def cache_folder() -> Path:
     """Where tables are kept between runs. They can be deleted at any time."""
-    return platformdirs.user_cache_path("slurmsched") / "gpu-sets"
+    from platformdirs import user_cache_path  # late: few commands need it
+
+    return user_cache_path("slurmsched") / "gpu-sets"
 
 
 @dataclass(frozen=True, slots=True)

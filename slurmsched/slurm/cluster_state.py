@@ -385,11 +385,7 @@ class ClusterState:
         site: Site,
         warnings: list[str],
     ) -> Snapshot:
-        """The snapshot of these job columns and of the output of the started commands. Raises SlurmError.
-
-        site: the answer of `site`.
-        """
-        warnings += _hidden(site)
+        """The snapshot of these job columns, of the started commands' output and of `site`. Raises SlurmError."""
         _join_priorities(columns, self._priorities(columns, now_s, started.get("sprio"), site, warnings))
         holds = _holds_gpus(columns)
         tres = columns.pop("tres")
@@ -437,7 +433,7 @@ class ClusterState:
         self._known = KnownPriorities.of(parse_priorities(out, warnings), marks, earlier, at_s)
         return self._known.table
 
-    def site(self, started: Mapping[str, RunningCommand]) -> Site:
+    def site(self, started: Mapping[str, RunningCommand], warnings: list[str]) -> Site:
         """Slurm's settings and our rights. They are asked for first: the jobs take longest. Raises SlurmError."""
         settings, now_s = collect_settings(started["config"]), time.monotonic()
         if self._doubted or self._rights[1] < Rights.OPERATOR or now_s - self._rights[0] > RIGHTS_S:
@@ -445,7 +441,9 @@ class ClusterState:
             if rights is not None:
                 self._certain_s = now_s + DOUBT_S if self._doubted and rights >= Rights.OPERATOR else -math.inf
                 self._rights, self._doubted = (now_s, rights), False
-        return make_site(settings, self._rights[1])
+        site = make_site(settings, self._rights[1])
+        warnings += _hidden(site)
+        return site
 
 
 def abandon(started: Mapping[str, RunningCommand]) -> None:

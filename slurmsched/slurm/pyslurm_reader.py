@@ -189,7 +189,7 @@ class PyslurmReader:
         now_s = time.time()
         answer, started = self._ask(child)
         try:
-            site = self._around.site(started)
+            site = self._around.site(started, warnings)
             return self._around.snapshot(now_s, _job_columns(answer, warnings), started, site, warnings)
         finally:
             abandon(started)

@@ -176,7 +176,7 @@ class CommandReader:
         assert begun is not None
         warnings: list[str] = []
         try:
-            site = self._around.site(begun.started)
+            site = self._around.site(begun.started, warnings)
             rows = self._rows(begun.mark, begun.started)
             columns = queue_columns(parse_queue(rows, unit_of(begun.mark), warnings), begun.at_s, warnings)
             return self._around.snapshot(begun.at_s, columns, begun.started, site, warnings)

@@ -18,7 +18,6 @@ from slurmsched.plain_text import pluralize
 from slurmsched.topology.gpu_links import Link, agreed_links, class_of, limited_gpus
 from slurmsched.topology.topology_text import clean, fold_names
 
-MARK = r"<system\s+version\s*=|<cpu\s[^>]*\bnumaid\s*="
 _SWITCH, _HOST = "0x068000", "0x068001"  # PCI classes of the ends of NVLinks: an NVSwitch, a CPU
 _GPUS = "0x03"  # PCI classes of display and 3D controllers
 _JOINTS = ("nvlink", "xgmi")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from slurmsched.errors import InputError
 from slurmsched.model.gpu_topology import GpuTopology
 from slurmsched.plain_text import pluralize
-from slurmsched.topology.nccl_xml import MARK as NCCL
 from slurmsched.topology.topology_text import clean, fold_names, unquoted
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ _MARKS = {
     "ibnetdiscover": r'^\s*(?:switchguid=|caguid=|# Topology file: generated)|^\s*(?:Switch|Ca)\s+\d+\s+"[SH]-',
     "rocm-smi": r"ROCm System Management|\(Topology\) (?:Numa|Link type)|between two GPUs(?: =|.*===|$)|"
                 r"^(?:WEIGHT|HOPS|LINK TYPE) TABLE:",
-    "nccl": NCCL,
+    "nccl": r"<system\s+version\s*=|<cpu\s[^>]*\bnumaid\s*=",
     "slurmd-log": r"GRES\[gpu\]\s+Type:|Gres Name=gpu\s",
     "scontrol": r"^\s*(?:SwitchName=\S+\s+Level=|BlockName=\S+\s+BlockIndex=|AggregatedBlock=|RingName=|TorusName=)",
     "topology.conf": r"^\s*(?:SwitchName|BlockName|BlockSizes|BlockLevels)\s*=",
