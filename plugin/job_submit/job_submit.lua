@@ -126,7 +126,8 @@ local function shards(job_desc, comment)
     local hints = grammar.parse(comment or "", keys).values
     local part = tonumber(hints.gpu_part)
     if hints.share ~= "yes" or not part then return nil end
-    return "gres/shard:" .. string.format("%d", math.ceil(part * per_gpu))
+    local fewest = math.max(math.ceil(part * per_gpu - 1e-9), 1) -- 0.07 of 100 shards are 7, not 8
+    return "gres/shard:" .. string.format("%d", fewest)
 end
 
 local function told(warnings)

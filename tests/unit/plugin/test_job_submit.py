@@ -108,6 +108,10 @@ def test_submit__one_gpu_that_may_be_shared_becomes_shards(load: Any) -> None:
                   {"comment": "slurmsched: share=no gpu_part=0.3"}, {"comment": "slurmsched: share=yes"},
                   {"comment": "x"}):  # fmt: skip
         assert submit(on, **asked | other)[1] == asked | other
+    hundred = load("shards_per_gpu = 100")
+    for part, shards in (("0.07", 7), ("0.29", 29), ("0.071", 8), ("1e-12", 1)):  # 0.07 * 100 > 7, of a float
+        small = asked | {"comment": f"slurmsched: share=yes gpu_part={part}"}
+        assert submit(hundred, **small)[1]["tres_per_node"] == f"gres/shard:{shards}"
     for setting in ("", 'shards_per_gpu = "many"', "shards_per_gpu = 0"):
         assert submit(load(setting), **asked)[1] == asked
 
