@@ -257,6 +257,7 @@ FORMS = {"TresPerJob": GpuOption.PER_JOB, "TresPerTask": GpuOption.PER_TASK, "Tr
          "TresPerNode": GpuOption.PER_NODE}  # fmt: skip
 _PLAIN = {"ReqB:S:C:T": ("0:0:*:*",), "NtasksPerN:B:S:C": ("0:0:*:*",), "CoreSpec": ("*",), "Contiguous": ("0",)}
 UNFIXED = "a number of nodes that is not fixed"
+OWN_NODE = "a node of its own"
 _BARS = {"Switches": "switches", "SegmentSize": "a segment", "SpreadJob": "spread nodes", "CpusPerTres": "CPUs by GPU",
          "MemPerTres": "memory by GPU", "TresBind": "a binding of GPUs"}  # fmt: skip
 
@@ -391,7 +392,7 @@ def _bars(fields: Mapping[str, str], options: Mapping[str, str], nodes: int) -> 
     ):
         yield "a layout of its tasks"
     if (exclusive := _exclusive(fields)) and (nodes < 2 or exclusive == "TOPO"):
-        yield "a node of its own"
+        yield OWN_NODE
     if not nodes:
         yield UNFIXED
 

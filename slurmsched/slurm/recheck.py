@@ -126,7 +126,7 @@ class Recheck:
         """The jobs of these with what they ask for now that a value of ours could break."""
         if not actions:
             return found
-        from slurmsched.slurm.cons_tres import read_gpu_request
+        from slurmsched.slurm.cons_tres import OWN_NODE, read_gpu_request
 
         few = sorted({action.job_id for action in actions})
         answer = ask_jobs(self._commands, self._names(few), ONE_AS_MANY * len(few), MOST_SINGLY)
@@ -138,10 +138,13 @@ class Recheck:
                 for job in few for request in (gpu_requests.get(job),)}  # fmt: skip
         bars |= {job: (*bars[job], *_node_bars(answer.records[job], action)) for job, action in resized.items()
                  if job in answer.records and bars[job] != UNREAD}  # fmt: skip
+        whole = {job: (OWN_NODE,) for job, request in gpu_requests.items() if request is not None and request.whole}
         numbers = {action.job_id for action in actions if isinstance(action, SetCpus)}
-        bars |= {job: _cpu_bars(record) for job, record in answer.records.items() if job in numbers}
+        bars |= {job: (*_cpu_bars(record), *whole.get(job, ())) for job, record in answer.records.items()
+                 if job in numbers}  # fmt: skip
         amounts = {action.job_id for action in actions if isinstance(action, SetMemory)}
-        bars |= {job: _memory_bars(record) for job, record in answer.records.items() if job in amounts}
+        bars |= {job: (*_memory_bars(record), *whole.get(job, ())) for job, record in answer.records.items()
+                 if job in amounts}  # fmt: skip
         bars |= dict.fromkeys(answer.doubtful, (DOUBTFUL,))
         return found | {job: replace(found[job], bars=bars[job]) for job in few}
 

@@ -172,6 +172,7 @@ def test_recheck__a_request_of_ours_replaces_all_that_a_job_asks_by_node(asked, 
         ("NumTasks=1", "NumTasks=4", ("several tasks",)),
         ("MinCPUsNode=8", "MinCPUsNode=1", ("CPUs in another way than by --cpus-per-task alone",)),
         ("TresPerNode", "CpusPerTres=gres/gpu:4 TresPerNode", ("CPUs by GPU",)),
+        ("OverSubscribe=OK", "OverSubscribe=NO", ("a node of its own",)),  # it gets all CPUs anyway
     ],
 )
 def test_recheck__what_keeps_a_job_from_fewer_cpus(old: str, new: str, bars: tuple[str, ...]) -> None:
@@ -193,6 +194,7 @@ def test_recheck__what_keeps_a_job_from_fewer_cpus(old: str, new: str, bars: tup
         ("", "", ()),
         ("MinMemoryNode", "MinMemoryCPU", ("memory by CPU",)),
         ("TresPerNode", "MemPerTres=gres/gpu:4 TresPerNode", ("memory by GPU",)),
+        ("OverSubscribe=OK", "OverSubscribe=NO Exclusive=NODE", ("a node of its own",)),
     ],
 )
 def test_recheck__what_keeps_a_job_from_less_memory(old: str, new: str, bars: tuple[str, ...]) -> None:
