@@ -26,9 +26,12 @@ _GIVEN = {
     "pin": "node list",
     "retype": "request",
     "defer": "earliest start",
+    "cpus": "number of CPUs",
+    "memory": "amount of memory",
     "comment": "AdminComment",
     "want": "asked size",
 }
+_MANY = {"cpus": "numbers of CPUs", "memory": "amounts of memory"}
 
 
 @framework.examples(
@@ -40,8 +43,8 @@ _GIVEN = {
 def command(out: Output, apply: bool, yes: bool) -> int:
     """Restore all values in Slurm that slurmsched has changed.
 
-    Restores nice, site factor, node list, request and earliest start of each job, and empties its AdminComment if
-    slurmsched wrote it. Ends preemptions and reservations. Withdraws requests for another size.
+    Restores nice, site factor, node list, request, CPUs, memory and earliest start of each job, and empties its
+    AdminComment if slurmsched wrote it. Ends preemptions and reservations. Withdraws requests for another size.
 
     Needs only the journal file; works without the database and while the stop file exists. Stop the daemon
     before --apply: it holds the lock, and its next cycle would write again.
@@ -112,9 +115,11 @@ def _question(plan: Plan) -> str:
 
 
 def _also(plan: Plan, ends: str = "", after: str = "") -> str:
-    """Node lists, requests, earliest starts, preemptions and gang reservations of the plan, as text."""
+    """What else the plan gives back, and the operations that it ends, as text."""
     kinds = [step.kind for step in plan.steps]
-    phrases = [pluralize(kinds.count(kind), what) for kind, what in _GIVEN.items() if kind in kinds]
+    phrases = [
+        pluralize(kinds.count(kind), what, _MANY.get(kind, "")) for kind, what in _GIVEN.items() if kind in kinds
+    ]
     operations = Counter(operation_word(operation) for operation in plan.operations)
     phrases += [f"{ends}{pluralize(number, word)}{after}" for word, number in operations.items()]
     return "".join(f", {text}" for text in phrases)

@@ -128,6 +128,20 @@ def test_undo__asks_no_job_for_another_size(run, written):
     assert (written.sent[-1].kind, written.sent[-1].gpus) == ("want", 0)
 
 
+def test_undo__names_cpus_and_memory(run, written):
+    """Each job that gets its own back is counted before anybody says yes."""
+    from dataclasses import replace
+
+    from slurmsched.model import Override
+
+    snapshot = written.snapshot
+    keys = list(zip(snapshot.jobs.job_id.tolist(), snapshot.jobs.submit_s.tolist(), strict=True))
+    jobs = snapshot.jobs.with_columns(cpus=[4, 4, 4], memory_mib=[1024, 1024, 1024])
+    records = [Override(*key, "memory", 2048, 1024) for key in keys[:2]] + [Override(*keys[0], "cpus", 8, 4)]
+    written.snapshot = replace(snapshot, jobs=jobs, overrides=tuple(records))
+    assert "2 levers to restore, 1 number of CPUs, 2 amounts of memory;" in run("undo").out
+
+
 def test_undo__closes_a_preemption_of_which_nothing_is_left(run, written, monkeypatch):
     """slurmsched was killed right after its last step: the record must not tell for ever that it is being cleaned up.
     One that only ends now is closed too, once Slurm shows nothing of it any more."""
