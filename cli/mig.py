@@ -93,7 +93,10 @@ def _show(out: Output, plan: MigPlan, commands: list[tuple[str, list[str]]]) -> 
     out.line(f"{pluralize(plan.gpus, 'GPU')} in place of {len(plan.jobs)}:")
     for gpus, devices in plan.layouts:
         out.line(f"  {pluralize(gpus, 'GPU')} with {', '.join(f'{n} x {name}' for name, n in devices.items())}")
-    out.line("On these nodes, once no job runs there (drain them first, and change Gres= in slurm.conf after it):")
+    if plan.nodes:
+        out.line("On these nodes, once no job runs there (drain them first, and change Gres= in slurm.conf after it):")
+    else:
+        out.line("No node that is up has GPUs of this type alone, uncut.")
     for node, (name, lines) in zip(plan.nodes, commands, strict=True):
         out.line(f"  {name} ({node.state})")
         for line in lines:

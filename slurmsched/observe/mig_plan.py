@@ -22,6 +22,7 @@ from slurmsched.config import LeverConfig
 from slurmsched.errors import InputError
 from slurmsched.model import Snapshot
 from slurmsched.model.gpu_use import JobGpuUse
+from slurmsched.model.gres import parse_gres
 from slurmsched.model.hints import parse_hints
 from slurmsched.observe.gpu_profiles import MIB_PER_GB, GpuProfile, ProfileKey, profile_of_alike
 from slurmsched.observe.queue_rows import JobKeys
@@ -211,13 +212,19 @@ def _fitting(
 
 
 def _nodes_for(snapshot: Snapshot, gpu_type: str, gpus: int, parts: tuple[NodeGpus, ...]) -> Iterator[MigNode]:
-    """Nodes with that many GPUs together: those first that are drained and empty, then idle ones, then the emptiest."""
+    """Nodes with that many GPUs together: those first that are drained and empty, then idle ones, then the emptiest.
+
+    Only nodes of one GPU type and without MIG devices: of others it is not known which numbers these GPUs have.
+    """
 
     def state(part: NodeGpus) -> str:
         return "busy" if part.used else "drained" if part.standing == DRAINED else "idle"
 
     order = ("drained", "idle", "busy")
-    mine = [part for part in parts if part.gpu_type == gpu_type and part.standing in (OPEN, DRAINED)]
+    alike = snapshot.nodes.gpu_types.map(lambda text: len(parse_gres(text)) == 1, np.bool_)
+    mine = [
+        part for part in parts if part.gpu_type == gpu_type and part.standing in (OPEN, DRAINED) and alike[part.node]
+    ]
     for part in sorted(mine, key=lambda part: (order.index(state(part)), part.used, part.node)):
         if gpus <= 0:
             return

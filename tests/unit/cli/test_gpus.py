@@ -157,6 +157,24 @@ def test_mig__jobs_layouts_and_commands(run, cluster, monkeypatch):
     assert "no job of one GPU is known" in run("mig", "--user", "eve").out
 
 
+@pytest.mark.parametrize("types", ["gpu:a100:4,gpu:v100:4", "gpu:a100:4,gpu:a100_1g.5gb:7"])
+def test_mig__no_command_where_gpus_have_unknown_numbers(run, cluster, monkeypatch, types):
+    """GPU 0 of a node with several types, or with GPUs that are cut already, may be another one."""
+    from slurmsched.observe import advice_input
+    from slurmsched.slurm import reader
+
+    jobs = [{"job_id": 6, "gpus": 1, "partition": "gpu", "gpu_request": "gpu:a100:1",
+             "comment": "slurmsched: gpu_part=0.25 gpu_mem=9"}]  # fmt: skip
+    monkeypatch.setattr(advice_input, "read_running_gpu_use", lambda *_: ({}, ()))
+    for names in (("n1",), ("n1", "n2")):
+        nodes = [node(name, gpu_types=types if name == "n1" else "gpu:a100:8") for name in names]
+        found = site(nodes, jobs)
+        monkeypatch.setattr(reader, "read_cluster_once", lambda *_, found=found, **__: found)
+        said = run("mig").out
+        assert "1 GPU in place of 1:" in said and ("n1 (" not in said, "n2 (idle)" in said) == (True, len(names) > 1)
+    assert "No node that is up" not in said
+
+
 @pytest.mark.parametrize("words", [("--memory", "a100"), ("--memory", "a100=41"), ("--margin", "-1")])
 def test_mig__refuses_wrong_options(run, cluster, words):
     """Before anything is read."""
