@@ -12,7 +12,7 @@ import csv
 import math
 import os
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -338,6 +338,8 @@ class MeasuredParts:
         seen, least_s = profile_of_alike(self._profiles, snapshot.jobs, row), self._lever.share_measured_s
         if seen.use_s < least_s or math.isnan(seen.peak_use):
             return math.nan, f"jobs like it were measured for {seen.use_s / 3600:.1f} of {least_s / 3600:.1f} h"
+        if not self._trusted(snapshot.jobs, row):
+            return math.nan, f"only one other user's jobs like it were measured for {least_s / 3600:.1f} h"
         if math.isnan(seen.memory_mib):
             return math.nan, "the GPU memory of jobs like it was not measured"
         if not (size_gb := self._memory_gb(snapshot)):
@@ -349,6 +351,15 @@ class MeasuredParts:
             return math.nan, f"as measured it needs a whole GPU: {said}"
         return part, f"{said}, in {seen.use_s / 3600:.1f} h"
 
+    def _trusted(self, jobs: Jobs, row: int) -> bool:
+        """Whether jobs like it of its own user, or of two others, were measured for long enough: no user alone sets the
+        part of another one's jobs."""
+        used_s: dict[str, float] = defaultdict(float)
+        for key, one in alike_profiles(self._profiles, jobs, row):
+            used_s[key.user] += one.use_s
+        users = {user for user, time_s in used_s.items() if time_s >= self._lever.share_measured_s}
+        return jobs.user[row] in users or len(users) > 1
+
     def _memory_gb(self, snapshot: Snapshot) -> float:
         """The least memory of a GPU with shards [GB]; 0 if that of one type is not known."""
         shared = snapshot.nodes.gpu_types.take(~snapshot.nodes.shards.isin([""]))
@@ -359,8 +370,14 @@ class MeasuredParts:
 def profile_of_alike(profiles: Mapping[ProfileKey, GpuProfile], jobs: Jobs, row: int) -> GpuProfile:
     """What jobs of one GPU of this job's model and batch used alone; without the hint model, those of its user and
     name."""
+    return reduce(merged_profiles, (one for _, one in alike_profiles(profiles, jobs, row)), GpuProfile())
+
+
+def alike_profiles(
+    profiles: Mapping[ProfileKey, GpuProfile], jobs: Jobs, row: int
+) -> Iterator[tuple[ProfileKey, GpuProfile]]:
+    """The profiles of profile_of_alike, one for each user and GPU type."""
     model, batch = model_of_job(jobs, row), parse_hints(jobs.comment[row]).batch or 0
-    alike = (
-        one for key, one in profiles.items() if (key.model, key.batch, key.gpus, key.beside) == (model, batch, 1, "")
-    )
-    return reduce(merged_profiles, alike, GpuProfile())
+    for key, one in profiles.items():
+        if (key.model, key.batch, key.gpus, key.beside) == (model, batch, 1, ""):
+            yield key, one

@@ -268,6 +268,17 @@ def test_measured_part__is_of_jobs_alike(parts: Any) -> None:
     assert [why for _, why in found][2:5] == ["", "", ""]
 
 
+def test_measured_part__no_other_user_sets_it_alone(parts: Any) -> None:
+    """Jobs that use little, under the model of somebody else, would give that one's jobs too small a part."""
+    waits = here({"comment": "slurmsched: share=yes model=bert batch=8"})
+    ann, bob, eve = (ProfileKey("bert", 8, 1, "l40", user) for user in ("ann", "bob", "eve"))
+    little = used(use=0.01, peak=0.01, gib=0.5)
+    ((part, why),) = parts({eve: little, bob: used(0.5)}, waits)
+    assert math.isnan(part) and why == "only one other user's jobs like it were measured for 1.0 h"
+    assert parts({eve: little, bob: used(2.0)}, waits)[0][0] == pytest.approx(0.2)
+    assert parts({eve: little, ann: used(2.0, peak=0.3)}, waits)[0][0] == pytest.approx(0.3)
+
+
 @pytest.mark.parametrize(
     ("profiles", "gpu_types", "why"),
     [
