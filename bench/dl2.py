@@ -7,7 +7,7 @@ import numpy as np
 from slurmsched.logs import configure
 from slurmsched.model.trace import Trace
 from slurmsched.policies.dl2 import Dl2, smallest_share
-from slurmsched.sim.experiments.policy_training import played, train
+from slurmsched.sim.experiments.policy_training import highest_score, played, train
 from slurmsched.sim.experiments.replay_request import ReplayRequest
 
 JOBS, EPISODES = 14, 60
@@ -30,9 +30,7 @@ def main() -> None:
     network = train(made_up(1), REQUEST, policy, EPISODES, seed=0)
     for seed in (1, 2, 3):
         rule = played(made_up(seed), REQUEST, policy, smallest_share).mean_jct_s
-        ours = played(
-            made_up(seed), REQUEST, policy, lambda choices: int(np.argmax(network.scores(choices)))
-        ).mean_jct_s
+        ours = played(made_up(seed), REQUEST, policy, highest_score(network)).mean_jct_s
         print(f"trace {seed}{' (trained on)' * (seed == 1)}: rule {rule:,.0f} s, network {ours:,.0f} s")
 
 

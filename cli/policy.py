@@ -177,14 +177,19 @@ def _default(spec: dataclasses.Field[Any]) -> Any:
 
 @framework.examples(
     ("slurmsched policy train dl2 elastic.csv --cluster 16x4 --out dl2.json", "Weights for dl2."),
+    (
+        "slurmsched policy train harmony jobs.csv --cluster 16x4 --out harmony.json",
+        "Weights for the placement harmony.",
+    ),
 )
 @framework.with_command(command, "train")
-@click.argument("name", metavar="POLICY", shell_complete=completers.plugins("policies"))
+@click.argument("name", shell_complete=completers.plugins())
 @click.argument("trace", type=FILE)
 @click.option("--out", "target", type=FILE, required=True, help="Write the weights to this file.")
 @click.option("--cluster", default="auto", show_default=True, metavar="NxG|FILE|auto", help="As in replay.")
-@click.option("--placement", default="consolidated", show_default=True, metavar="NAME", help="As in replay.")
-@click.option("--physics", default="amdahl", show_default=True, metavar="NAME", help="As in replay.")
+@click.option("--policy", metavar="NAME", help="As in replay.")
+@click.option("--placement", metavar="NAME", help="As in replay.")
+@click.option("--physics", metavar="NAME", help="As in replay.")
 @click.option("--round", "round_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="As in replay.")
 @click.option("--episodes", type=click.IntRange(min=0), default=40, show_default=True,
               help="Number of replays after the first, from which it learns by what its choices bring.")  # fmt: skip
@@ -192,33 +197,40 @@ def _default(spec: dataclasses.Field[Any]) -> Any:
 def train(
     out: Output, name: str, trace: Path, target: Path, episodes: int, seed: int, **words: Any
 ) -> None:  # fmt: skip
-    """Train the network of POLICY by replays of TRACE.
+    """Train the network of NAME by replays of TRACE.
 
-    POLICY is dl2, with parameters as in replay: dl2:speeds=goodput. The first replay teaches the simple rule, as the
-    policy has it without weights. The others try choices, and keep what shortens the mean JCT. The same seed gives the
-    same file. The trace needs jobs with the hints min_gpus and max_gpus. Nothing is asked of Slurm.
+    NAME is the policy dl2 or the placement harmony, with parameters as in replay: dl2:speeds=goodput. The first replay
+    teaches the simple rule, as NAME has it without weights. The others try choices, and keep what shortens the mean
+    JCT. The same seed gives the same file. Nothing is asked of Slurm.
+
+    For dl2 the trace needs jobs with the hints min_gpus and max_gpus. Defaults are --placement consolidated and
+    --physics amdahl; --policy cannot be given.
+
+    For harmony the trace needs models of jobs. Defaults are --policy fifo and --physics grouped:node_loss=0.44;
+    --placement cannot be given.
     """
     from slurmsched.logs import configure
-    from slurmsched.registry import make_plugin
-    from slurmsched.sim.experiments.policy_training import check_trainable
+    from slurmsched.registry import KINDS, make_plugin
+    from slurmsched.sim.experiments.policy_training import check_trainable, training_request
     from slurmsched.sim.experiments.policy_training import train as trained
-    from slurmsched.sim.experiments.replay_request import ReplayRequest, parse_policy
+    from slurmsched.sim.experiments.replay_request import parse_policy
     from slurmsched.sim.traces.trace_io import load_trace
 
     configure("warning")
     refuse_folder(target)
     plugin, parameters = parse_policy(name)
-    check_trainable(plugin)
-    policy, found = make_plugin("policies", plugin, parameters), list[dict[str, float]]()
+    kind = check_trainable(plugin)
+    request = training_request(plugin, seed, words)
+    learner, found = make_plugin(kind, plugin, parameters), list[dict[str, float]]()
 
     def note(number: int, mean_jct_s: float) -> None:
         found.append({"replay": number, "avg_jct_s": mean_jct_s})
         if not out.as_json:
             out.line(f"replay {number}: mean JCT {mean_jct_s:,.0f} s")
 
-    network = trained(load_trace(trace).trace, ReplayRequest(seed=seed, **words), policy, episodes, seed, note)
+    network = trained(load_trace(trace).trace, request, learner, episodes, seed, note)
     target.write_text(network.text())
     if out.as_json:
         out.json({"file": str(target.resolve()), "replays": found}, schema="train")
     else:
-        out.line(f"{target.resolve()}: name it as weights of the policy", "ok")
+        out.line(f"{target.resolve()}: name it as weights of the {KINDS[kind]}", "ok")

@@ -28,7 +28,7 @@ KINDS = {
 }
 # parameter that is a plug-in itself -> its group
 NESTED = {"estimator": "estimators", "speeds": "speeds", "of": "policies"}
-MEASURED = "measured"  # parameter of policies: the file of measured_use.profiles
+MEASURED = "measured"  # parameter of policies and placements: the file of measured_use.profiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,11 @@ def _kept_tables(values: Mapping[str, Any], profiles: str) -> dict[str, Any]:
 
 
 def _placement(config: Config) -> Any:
-    return make_plugin("placements", config.placement.name, config.placement.parameters, key="placement")
+    named, profiles = config.placement, config.measured_use.profiles
+    values = dict(named.parameters)
+    if profiles and MEASURED in parameters("placements", named.name, key="placement"):
+        values.setdefault(MEASURED, profiles)
+    return make_plugin("placements", named.name, values, key="placement")
 
 
 def parameters(kind: str, name: str, *, key: str = "policy") -> tuple[str, ...]:

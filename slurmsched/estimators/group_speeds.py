@@ -297,6 +297,18 @@ class GroupSpeeds:
         return fit.kept(kind, other), False
 
 
+NODE_LOSS = 0.44  # so that a neighbour in Gavel's pairs costs a fifth of the speed, as Amaral et al., SC '17, measured
+
+
+@lru_cache(maxsize=65_536)
+def kept_beside(speeds: GroupSpeeds, kind: str, other: str, node_loss: float) -> float:
+    """Share of its speed that a job keeps while another one is on other GPUs of its node.
+
+    node_loss: part of the loss on the same GPU, in logarithms. Source: ours.
+    """
+    return float(speeds.kept_by((kind, other), 0, 1)[0] ** node_loss)
+
+
 def check_group_speeds(speeds: GroupSpeeds) -> None:
     """Raises InputError for tables that cannot be read or do not have the type."""
     if speeds.stages:

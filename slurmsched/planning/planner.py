@@ -157,6 +157,7 @@ class Planner:
         return (
             *ranking.notes,
             *registry.plugin_notes(self.policy),
+            *(registry.plugin_notes(self.placement) if self.placement_config.pin != "off" else ()),
             *unwritten_changes(seen, ranking, ours, self.lever, types=self.placement_config.types),
             *hint_warnings(snapshot.jobs),
             *site_notes(snapshot, self.scope),

@@ -15,6 +15,7 @@ import pytest
 
 from slurmsched.cli.main import cli, main
 from slurmsched.estimators.policy_network import PolicyNetwork
+from slurmsched.placements import harmony
 from slurmsched.policies.dl2 import FEATURES
 from tests.live.test_docs import NAMES, wanted
 from tests.unit.test_docs import ROOT, SHOWN
@@ -130,6 +131,7 @@ def laid(folder: Path) -> None:
         "all.csv": EIGHTS,
         "elastic.csv": ELASTIC,
         "dl2.json": PolicyNetwork.new(FEATURES, 0).text(),
+        "harmony.json": PolicyNetwork.new(harmony.FEATURES, 0).text(),
     }.items():
         (folder / name).write_text(text)
     (folder / "FILE").write_text("time,active,total\n" + "".join(f"{at * 600},{at % 7},8\n" for at in range(400)))

@@ -1,7 +1,8 @@
-"""Groups: two to four jobs on the same GPUs, at the speeds that interference leaves them."""
+"""Groups: two to four jobs on the same GPUs, or jobs on one node, at the speeds that interference leaves them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,13 +10,13 @@ from typing import ClassVar
 import numpy as np
 
 from slurmsched.errors import ConfigError, InputError
-from slurmsched.estimators.group_speeds import MOST_JOBS, GroupSpeeds, check_group_speeds, gpu_share
+from slurmsched.estimators.group_speeds import MOST_JOBS, GroupSpeeds, check_group_speeds, gpu_share, kept_beside
 from slurmsched.model import Assignments, Snapshot
 from slurmsched.model.columns import Floats, Int64s
 from slurmsched.model.hints import parse_hints
 from slurmsched.plain_text import pluralize
 from slurmsched.sim.physics.change_costs import ChangeCosts
-from slurmsched.sim.physics.interconnect_speed import sharing
+from slurmsched.sim.physics.interconnect_speed import places, sharing
 
 LEAST = 0.01  # speed of a guest of a job that leaves no time
 
@@ -32,6 +33,8 @@ class GroupSpeed(ChangeCosts):
         limit.
     guaranteed: in a group with the hint `share=yes` in all jobs but one, that one keeps its speed. The others get the
         time in which its GPUs are idle, by stages (Xiao et al.: AntMan, OSDI '20, section 3).
+    node_loss: part of the loss on the same GPU, in logarithms, that jobs on other GPUs of a node cause; of a job on
+        several nodes the slowest counts.
 
     Jobs share all their GPUs or none. When one ends the others go on at the speed of the smaller group.
     Raises ConfigError for numbers out of range and InputError for tables that cannot be read.
@@ -46,12 +49,15 @@ class GroupSpeed(ChangeCosts):
     most: int = MOST_JOBS
     memory_gib: float = 0.0
     guaranteed: bool = False
+    node_loss: float = 0.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.most, int) or isinstance(self.most, bool) or not 1 <= self.most <= MOST_JOBS:
             raise ConfigError(f"must be 1 to {MOST_JOBS} jobs, got {self.most!r}", key="physics.most")
         if not isinstance(self.memory_gib, int | float) or not 0 <= self.memory_gib < np.inf:
             raise ConfigError(f"must be at least 0 GiB, got {self.memory_gib!r}", key="physics.memory_gib")
+        if not isinstance(self.node_loss, int | float) or not 0 <= self.node_loss <= 1:
+            raise ConfigError(f"must be from 0 to 1, got {self.node_loss!r}", key="physics.node_loss")
         check_group_speeds(self._speeds)
 
     @property
@@ -66,6 +72,20 @@ class GroupSpeed(ChangeCosts):
             self._check_memory(snapshot, rows)
             order = sorted(range(len(group)), key=lambda place: jobs.name[int(rows[place])])  # one entry of the cache
             found[np.array(group)[order]] = self._kept(snapshot, rows[order])
+        return found * self._beside_others(snapshot, held) if self.node_loss else found
+
+    def _beside_others(self, snapshot: Snapshot, held: Assignments) -> Floats:
+        """What each job of held.rows keeps beside jobs on other GPUs of its nodes. (R,)."""
+        names, found = snapshot.jobs.name, np.ones(len(held.rows))
+        on_node: dict[int, list[tuple[int, int, str]]] = {}
+        for job, (row, place) in enumerate(zip(held.rows.tolist(), places(held), strict=True)):
+            for node, mask in zip(*place, strict=True):
+                on_node.setdefault(node, []).append((job, mask, names[row]))
+        for jobs in on_node.values():
+            for job, mask, name in jobs:
+                kept = [kept_beside(self._speeds, name, other, self.node_loss)
+                        for _, taken, other in jobs if not taken & mask]  # fmt: skip
+                found[job] = min(found[job], math.prod(kept))
         return found
 
     def _kept(self, snapshot: Snapshot, rows: Int64s) -> Sequence[float]:

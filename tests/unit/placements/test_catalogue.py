@@ -12,7 +12,7 @@ from slurmsched import registry
 
 SHARES = ("dot-product", "fgd", "gpu-clustering", "gpu-packing", "share-best-fit", "share-random")
 LINKS = ("linked", "mapa", "topology-aware")
-OURS = ("best-fit", "cells", "coda", "ffdl", "random", "sched2", "spread", "synergy", *LINKS, *SHARES)
+OURS = ("best-fit", "cells", "coda", "ffdl", "harmony", "random", "sched2", "spread", "synergy", *LINKS, *SHARES)
 PAGES = Path(__file__).parents[3] / "docs" / "placements"
 
 

@@ -60,7 +60,8 @@ def test_consolidated__or_the_first_that_fits() -> None:
         Consolidated(node_choice="last")
 
 
-EVERY = ("consolidated", "best-fit", "linked", "spread", "topology-aware", "mapa", "ffdl", "sched2", "random", "cells")
+EVERY = ("consolidated", "best-fit", "linked", "spread", "topology-aware", "mapa", "ffdl", "sched2", "random", "cells",
+         "harmony")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -177,7 +177,7 @@ def test_train__the_lesson_is_learnt_and_the_same_seed_gives_the_same_file() -> 
 
 def test_train__needs_a_network_and_jobs_with_sizes() -> None:
     """What is missing is named."""
-    with pytest.raises(ConfigError, match="dl2 has one"):
+    with pytest.raises(ConfigError, match="dl2 and harmony have one"):
         check_trainable("fifo")
     with pytest.raises(ConfigError, match="min_gpus and max_gpus"):
         train(Trace.of(job_id=[1], gpus=[2], submit_s=[0], duration_s=[60]), REQUEST, Dl2(), 1, 0)

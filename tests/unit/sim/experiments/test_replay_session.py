@@ -233,7 +233,9 @@ def test_slurm_model__tells_who_is_not_let_in(tmp_path: Path) -> None:
     assert "refused" not in figures(cluster="1x4", model="slurm")
 
 
-@pytest.mark.parametrize("placement", ["consolidated", "best-fit", "linked", "spread", "ffdl", "mapa", "sched2"])
+@pytest.mark.parametrize(
+    "placement", ["consolidated", "best-fit", "linked", "spread", "ffdl", "mapa", "sched2", "harmony"]
+)
 @pytest.mark.parametrize(("cluster", "gpus"), [("1x8:v100+1x4:v100", [12]), ("2x8:v100", [12, 4])])
 def test_session__a_gang_for_which_no_nodes_were_asked(placement: str, cluster: str, gpus: list[int]) -> None:
     """12 GPUs are eight and four: they fit a node of eight and one of four, and beside them four GPUs of one node."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from slurmsched.errors import ConfigError, InputError
+from slurmsched.estimators.group_speeds import GroupSpeeds
 from slurmsched.model import Assignments, Labels, Snapshot
 from slurmsched.model.trace import Trace
 from slurmsched.sim.cluster_layout import ClusterLayout
@@ -18,6 +19,7 @@ from slurmsched.sim.ideal.cluster_hardware import ClusterHardware
 from slurmsched.sim.ideal.ideal_plan import IdealPlan
 from slurmsched.sim.ideal.physics_cluster import PhysicsCluster
 from slurmsched.sim.physics.gpu_speed import GpuTypeSpeed, PairSpeed
+from slurmsched.sim.physics.group_speed import GroupSpeed
 from slurmsched.sim.replay_stores import CarryStore
 from slurmsched.testing import check_physics
 from tests.unit.sim.physics.places import Place, holding
@@ -95,6 +97,22 @@ def test_colocated__refuses_a_part_of_the_gpus() -> None:
     """A job on two GPUs and another on one of them."""
     with pytest.raises(InputError, match="job 2 shares GPUs otherwise"):
         PairSpeed("gavel").speed(*holding([{0: 0b11}, {0: 0b01}], NODES, "", name="ResNet-18 (batch size 16)"))
+
+
+def test_grouped__jobs_of_a_node_slow_each_other_on_other_gpus() -> None:
+    """By the root of what they keep on the same GPU; of a job on two nodes the slower counts."""
+    one, other, alone = "ResNet-50 (batch size 128)", "A3C", "LM (batch size 80)"
+    check_physics(GroupSpeed(node_loss=0.5), (one, other))
+    given, held = holding([{0: 1}, {0: 2, 1: 1}, {1: 2}], NODES, "")
+    given = replace(given, jobs=given.jobs.with_columns(name=Labels.of([one, other, alone])))
+    kept = GroupSpeeds()
+    first, second = kept.kept((one, other), 1).kept
+    third, fourth = kept.kept((other, alone), 1).kept
+    expected = [first**0.5, min(second, third) ** 0.5, fourth**0.5]
+    assert GroupSpeed(node_loss=0.5).speed(given, held).tolist() == pytest.approx(expected)
+    assert GroupSpeed().speed(given, held).tolist() == [1.0, 1.0, 1.0]
+    with pytest.raises(ConfigError, match="node_loss"):
+        GroupSpeed(node_loss=2.0)
 
 
 class Together:
