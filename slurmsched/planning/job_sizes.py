@@ -6,9 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slurmsched.config import JobReportsConfig, LeverConfig, ScopeConfig
 from slurmsched.model import AskSize, Jobs, Ranking, Refusal, Rights, SetSize, ShrinkJob, Snapshot
@@ -37,7 +38,8 @@ from slurmsched.planning.proposals import Budget, Lever, Proposal, Records
 from slurmsched.resources.allocated import AllocatedGpus
 from slurmsched.resources.eligibility import allowed_nodes
 from slurmsched.resources.free import FreeResources, JobRequirements, share_on_node
-from slurmsched.resources.reservation_limits import UnknownEligibility
+from slurmsched.resources.partition_limits import limit_classes
+from slurmsched.resources.reservation_limits import UnknownEligibility, reservation_classes
 from slurmsched.resources.startable_jobs import startable, waits_for_nodes_alone
 
 if TYPE_CHECKING:
@@ -375,12 +377,16 @@ def _most_gpus(base: Snapshot, rows: Sequence[int]) -> dict[int, int]:
     """
     jobs, parts = base.jobs, base.partitions
     up = replace(base, partitions=parts.with_columns(up=np.ones(len(parts), np.bool_)))
-    columns = (jobs.partition, jobs.gpu_request, jobs.features_asked, jobs.nodes_asked, jobs.nodes_excluded,
-               jobs.cpus, jobs.memory_mib, jobs.nodes, jobs.tasks, jobs.gpus, jobs.gpus_by)  # fmt: skip
+    texts = (jobs.partition, jobs.gpu_request, jobs.features_asked, jobs.nodes_asked, jobs.nodes_excluded,
+             jobs.reservation, jobs.gpus_by)  # fmt: skip
+    numbers: tuple[NDArray[Any], ...] = (
+        jobs.cpus, jobs.memory_mib, jobs.nodes, jobs.tasks, jobs.gpus, jobs.exclusive, *limit_classes(up),
+        *reservation_classes(up),
+    )  # fmt: skip
     known: dict[tuple[object, ...], int] = {}
     found = {}
     for row in rows:
-        key = tuple(column[row] for column in columns)
+        key = (*(text[row] for text in texts), *(float(column[row]) for column in numbers))
         if key not in known:
             known[key] = _most(up, row)
         found[row] = known[key]

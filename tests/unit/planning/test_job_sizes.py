@@ -224,6 +224,19 @@ def test_sizes__a_task_that_left_its_array_takes_the_record_along() -> None:
     assert last == {2: True, 3: False}
 
 
+def test_sizes__jobs_alike_may_be_let_into_other_partitions() -> None:
+    """The node of 8 GPUs is in a partition of one account, for short jobs: only the first job may have it."""
+    job = {"partition": "big,gpu", "account": "phys", "time_limit_s": 600.0}
+    given = queue(job, {**job, "account": "chem"}, {**job, "time_limit_s": 7_200.0}, size="2x8")
+    nodes = given.nodes.with_columns(gpus=np.array([8, 2], np.int32), partitions=Labels.of(["big", "gpu"]))
+    parts = given.partitions.take([0, 0]).with_columns(
+        name=Labels.of(["big", "gpu"]), allow_accounts=Labels.of(["phys", ""]), max_time_s=[3_600.0, np.inf]
+    )
+    plans = replace(planner(dict.fromkeys((1, 2, 3), 6)), scope=ScopeConfig(partitions=("big", "gpu")))
+    plan = plans.plan(replace(given, nodes=nodes, partitions=parts))
+    assert [(job, new) for job, (new, _, _) in asks(plan).items()] == [(1, "gpu:6")]
+
+
 @pytest.mark.parametrize(("cpus", "memory_mib", "fits"), [(8, 900.0, True), (9, 900.0, False), (8, 1_100.0, False)])
 def test_sizes__a_node_of_so_many_gpus_has_its_cpus_and_memory(cpus: int, memory_mib: float, fits: bool) -> None:
     """n1 has 8 GPUs, few CPUs and little memory, n2 two GPUs and plenty: 6 GPUs would wait for ever."""
