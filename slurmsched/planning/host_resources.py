@@ -18,7 +18,6 @@ from slurmsched.planning.job_overrides import left_alone, of_field, of_pending, 
 from slurmsched.planning.proposals import Budget, Lever, Proposal, Records
 from slurmsched.resources.free import free_for
 from slurmsched.resources.job_request import JobRequest, request_of
-from slurmsched.resources.reservation_limits import UnknownEligibility
 from slurmsched.resources.startable_jobs import not_waiting_for_gpus, startable
 
 if TYPE_CHECKING:
@@ -220,7 +219,7 @@ class RemainingRoom:
         """
         column, own = self._what.column, int(self._what.of(self._base)[row])
         request = request_of(self._base, row)
-        remaining, fits = self.free(self._asking(request, least))
+        remaining, fits = self.free(self._asking(request, least), sure=True)
         if not fits.any():
             return has if least <= has < own and self._fits_alone(self._asking(request, has)).any() else own
         node = int(np.where(fits, remaining[column], -1.0).argmax())
@@ -270,15 +269,14 @@ class RemainingRoom:
         self._taken[self._what.column][node] += given - own
         return given
 
-    def free(self, request: JobRequest) -> tuple[dict[str, Floats], Bools]:
-        """What is free for the request on each node, and which nodes have its share; none if that is not known."""
-        try:
-            free = free_for(self._base, request)
-        except UnknownEligibility:
-            none = np.zeros(len(self._base.nodes))
-            return dict.fromkeys(self._taken, none), none.astype(np.bool_)
+    def free(self, request: JobRequest, *, sure: bool = False) -> tuple[dict[str, Floats], Bools]:
+        """What is free for the request on each node, and which nodes have its share.
+
+        sure: only nodes that it may have for sure, such as none of a job whose constraint counts nodes.
+        """
+        free = free_for(self._base, request)
         remaining = {name: getattr(free, name) - taken for name, taken in self._taken.items()}
-        fits = free.mask
+        fits = free.mask & free.eligibility.sure if sure else free.mask
         for name, amount in remaining.items():
             fits = fits & (amount >= getattr(request, name))
         return remaining, fits
@@ -287,11 +285,9 @@ class RemainingRoom:
         return replace(request, cpus=amount) if self._what.column == "cpus" else replace(request, memory_mib=amount)
 
     def _fits_alone(self, request: JobRequest) -> Bools:
-        """Nodes that have its share free beside running jobs. (N,) bool."""
-        try:
-            return free_for(self._base, request).mask
-        except UnknownEligibility:
-            return np.zeros(len(self._base.nodes), np.bool_)
+        """Nodes that have its share free beside running jobs, and that it may have for sure. (N,) bool."""
+        free = free_for(self._base, request)
+        return free.mask & free.eligibility.sure
 
     def _needed(self, gpus: Floats) -> Floats:
         """What so many free GPUs of each node need of its CPUs: their part of them. (N,)."""

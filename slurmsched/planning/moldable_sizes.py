@@ -15,7 +15,6 @@ from slurmsched.planning.job_overrides import SIZE_FIELDS, by_job, left_alone, u
 from slurmsched.planning.job_scope import policy_gpus, size_units, size_verdicts
 from slurmsched.resources.free import free_for
 from slurmsched.resources.job_request import request_of
-from slurmsched.resources.reservation_limits import UnknownEligibility
 from slurmsched.resources.startable_jobs import not_waiting_for_gpus, startable
 
 MOST_JOBS = 500  # waiting jobs looked at in a cycle, the most urgent first
@@ -72,13 +71,11 @@ def _agreed(snapshot: Snapshot) -> Bools:
     return found & ~left_alone(jobs, by_job(snapshot.overrides, SIZE_FIELDS))
 
 
-def _free(snapshot: Snapshot, row: int, part: int, taken: Int64s) -> Int64s:
-    """Free GPUs of each node that has `part` of them free for the job, 0 of the others. (M,)."""
-    try:
-        found = free_for(snapshot, replace(request_of(snapshot, row), gpus=part))
-    except UnknownEligibility:
-        return np.zeros(len(taken), np.int64)
-    free = np.where(found.mask, found.gpus - taken, 0)
+def _free(snapshot: Snapshot, row: int, part: int, taken: Int64s, *, sure: bool = False) -> Int64s:
+    """Free GPUs of each node that has `part` of them free for the job, 0 of the others. (M,). sure: of nodes that it
+    may have for sure."""
+    found = free_for(snapshot, replace(request_of(snapshot, row), gpus=part))
+    free = np.where(found.mask & (found.eligibility.sure | (not sure)), found.gpus - taken, 0)
     return np.where(free >= part, free, 0)
 
 
@@ -101,7 +98,7 @@ def _size(snapshot: Snapshot, row: int, taken: Int64s, ours: int) -> int:
     jobs, own = snapshot.jobs, int(snapshot.jobs.gpus[row])
     unit, nodes = int(size_units(jobs)[row]), int(jobs.nodes[row])
     least, most = (int(hint_column(jobs, name)[row]) for name in ("min_gpus", "max_gpus"))
-    free = _free(snapshot, row, unit if nodes > 1 else least, taken)
+    free = _free(snapshot, row, unit if nodes > 1 else least, taken, sure=True)
     room = np.flatnonzero(free)
     best = unit * len(room) if nodes > 1 else int(free.max(initial=0))
     size = own if best >= own else min(best, most) // unit * unit

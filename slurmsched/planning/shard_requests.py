@@ -37,7 +37,6 @@ from slurmsched.planning.proposals import Budget, Lever, Proposal
 from slurmsched.resources.by_type import has_several_types
 from slurmsched.resources.eligibility import eligibility
 from slurmsched.resources.job_request import JobRequest, request_of
-from slurmsched.resources.reservation_limits import UnknownEligibility
 from slurmsched.resources.startable_jobs import not_waiting_for_gpus, startable
 
 if TYPE_CHECKING:
@@ -369,13 +368,10 @@ class ShardWalk:
         return part is None or part.shards > counted(str(self.active[row].request.sent))
 
     def _beside(self, request: JobRequest) -> Bools:
-        """Nodes that the job may have, with its CPUs and memory free, whoever has the GPUs. (N,) bool."""
-        try:
-            may = eligibility(self.base, request).mask
-            _, fits = self.room.free(replace(request, gpus=0, types=()))
-        except UnknownEligibility:
-            return np.zeros(len(self.base.nodes), np.bool_)
-        return may & fits
+        """Nodes that the job may have for sure, with its CPUs and memory free, whoever has the GPUs. (N,) bool."""
+        found = eligibility(self.base, request)
+        _, fits = self.room.free(replace(request, gpus=0, types=()))
+        return found.mask & found.sure & fits
 
     def _together(self, rows: list[int]) -> None:
         """Let these jobs ask for shards without a node list where they fit into one GPU together. rows: most urgent
@@ -410,12 +406,10 @@ class ShardWalk:
         unless all have as many of one kind, and a request without a GPU type leads to the same nodes. Slurm gives MPS
         of one GPU of a node at a time, so none may have MPS in use."""
         request = request_of(self.base, row)
-        try:
-            ever = eligibility(self.base, request, sized=False).ever
-            any_type = eligibility(self.base, replace(request, types=()), sized=False).ever
-        except UnknownEligibility:
+        found, typeless = (eligibility(self.base, one, sized=False) for one in (request, replace(request, types=())))
+        ever, any_type = (each.ever & (self.base.nodes.gpus > 0) for each in (found, typeless))
+        if not found.sure[ever].all():
             return None
-        ever, any_type = (nodes & (self.base.nodes.gpus > 0) for nodes in (ever, any_type))
         sizes, kinds = self.size[ever], {sharing_kind(text) for text in self.base.nodes.shards.take(ever)}
         most = int(sizes.max(initial=0))
         if len(kinds) != 1 or (kinds == {"mps"} and bool(self.used[ever].any())):

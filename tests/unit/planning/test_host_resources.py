@@ -146,6 +146,7 @@ def test_memory__a_job_gets_what_a_node_has_beside_its_free_gpus() -> None:
         {"exclusive": True},
         {"priority": 0},  # held
         {"state": "RUNNING", "start_s": 950.0},
+        {"features_asked": "a*1"},  # which nodes it may have is not known
     ],
 )
 def test_cpus__jobs_that_keep_theirs(row: dict[str, Any]) -> None:

@@ -77,6 +77,7 @@ def sizes(
         ({"comment": "slurmsched: moldable=yes min_gpus=2 max_gpus=3 dur=1000s"}, (4, 6), 3),
         ({"array_job_id": 1, "array_tasks": 20}, (4, 6), 0),  # tasks that start later keep the size
         ({"gpus_by": "socket"}, (4, 6), 0),
+        ({"features_asked": "a*1"}, (4, 6), 0),  # which nodes it may have is not known
         ({"expected_start_s": float("nan")}, (4, 6), 0),  # Slurm has not looked at it yet
         ({"time_limit_s": 1_900.0}, (4, 6), 0),  # with half its GPUs it runs 2,000 s
         ({"expected_start_s": NOW + 900.0}, (4, 6), 0),  # it ends at 2,900 s with its own size, else at 3,000

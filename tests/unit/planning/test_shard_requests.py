@@ -244,11 +244,14 @@ def test_shards__two_waiting_jobs_share_a_gpu_by_mps_on_a_node_without_any() -> 
         {"cpus": 10_000},
         {"nodes_asked": "n2"},
         {"gpu_request": "gpu:h100:1"},
+        {"features_asked": "a*1"},  # which nodes it may have is not known
     ],
 )  # fmt: skip
 def test_shards__not_for_other_jobs(row: dict[str, Any]) -> None:
     """Only a waiting job of one whole GPU with both hints, which may be on the node and has its CPUs there."""
     assert asks(plan(queue(row))) == []
+    if "features_asked" in row:
+        assert asks(plan(queue(row, row, shards=("0/4,0/4",)))) == []
 
 
 @pytest.mark.parametrize(("by", "words"), [("job", "--gpus;"), ("task", "--gpus-per-task;"), ("", "an unknown option")])
