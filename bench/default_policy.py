@@ -31,7 +31,7 @@ from slurmsched.model.trace import Trace
 from slurmsched.observe.fairness import JobTenants
 from slurmsched.sim.cluster_files import cluster_of
 from slurmsched.sim.experiments.replay_request import ReplayRequest
-from slurmsched.sim.experiments.site_history import CANDIDATES, Judged, Loss, judged
+from slurmsched.sim.experiments.site_history import CANDIDATES, GroupLoss, PolicyVerdict, policy_verdict
 from slurmsched.sim.experiments.slurmctld_setup import slurm_setup
 from slurmsched.sim.traces.trace_io import load_trace, sample_trace
 
@@ -136,7 +136,7 @@ def runs(
                 slurm, tenants = played(trace, plain), JobTenants.find(trace)
                 for policy in todo:
                     ours = played(trace, replace(plain, policy=policy, tiers=tiers))
-                    row = judged(policy, trace, tenants, ours, slurm)
+                    row = policy_verdict(policy, trace, tenants, ours, slurm)
                     yield {
                         "case": case.name,
                         "site": site,
@@ -149,7 +149,7 @@ HEADING = ("policy", "mean wait", "p95 wait", "p99 JCT", "mean wait, worst trace
            "size that loses most", "traces where somebody clearly loses", "same as Slurm")  # fmt: skip
 
 
-def table(rows: Sequence[Judged]) -> list[str]:
+def table(rows: Sequence[PolicyVerdict]) -> list[str]:
     """A line a policy: geometric means over the traces, and the worst of them."""
     made = [f"| {' | '.join(HEADING)} |", f"| --- |{' ---: |' * (len(HEADING) - 1)}"]
     for policy in dict.fromkeys(row.policy for row in rows):
@@ -157,7 +157,7 @@ def table(rows: Sequence[Judged]) -> list[str]:
     return made
 
 
-def cells(policy: str, rows: Sequence[Judged]) -> list[str]:
+def cells(policy: str, rows: Sequence[PolicyVerdict]) -> list[str]:
     """The cells of HEADING."""
     means = [math.exp(float(np.mean([math.log(getattr(row, name)) for row in rows])))
              for name in ("mean_wait", "p95_wait", "p99_jct")]  # fmt: skip
@@ -181,10 +181,10 @@ def each(rows: Sequence[dict[str, Any]], site: str) -> list[str]:
     return made
 
 
-def read(row: dict[str, Any]) -> Judged:
+def read(row: dict[str, Any]) -> PolicyVerdict:
     """The row as it was judged."""
-    known = {spec.name: row[spec.name] for spec in fields(Judged)}
-    return Judged(**known | {name: Loss(**row[name]) for name in ("user", "size")})
+    known = {spec.name: row[spec.name] for spec in fields(PolicyVerdict)}
+    return PolicyVerdict(**known | {name: GroupLoss(**row[name]) for name in ("user", "size")})
 
 
 def main() -> None:

@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from slurmsched.cli import completers, framework
-from slurmsched.cli.framework import Output, command_line, refuse_folder
+from slurmsched.cli.framework import FILE, Output, command_line, refuse_folder
 from slurmsched.cli.replay_options import (
-    FILE,
-    Chosen,
-    by_job,
+    JobSelection,
     check_jobs_out,
-    preempting,
-    read,
-    reading,
-    replaying,
-    sections,
-    selecting,
-    show_back_test,
-    show_job,
+    job_row_options,
+    preemption_options,
+    preemption_sections,
+    print_back_test,
+    print_job,
+    read_trace,
+    replay_options,
+    selection_options,
+    trace_options,
     warn_of_parts,
 )
 from slurmsched.plain_text import pluralize
@@ -45,9 +44,9 @@ INTERRUPTED = 130
 )
 @framework.command("compare")
 @click.argument("traces", type=FILE, nargs=-1, required=True, metavar="TRACE...")
-@reading
-@selecting
-@replaying
+@trace_options
+@selection_options
+@replay_options
 @click.option(
     "--policy",
     "policies",
@@ -57,7 +56,7 @@ INTERRUPTED = 130
     shell_complete=completers.plugins("policies"),
     help="As in replay; give it once per policy. The others are compared with the first.",
 )
-@preempting
+@preemption_options
 @click.option(
     "--workers",
     "jobs",
@@ -83,7 +82,7 @@ INTERRUPTED = 130
     help="Number of users to list that gain most, and that lose most.",
 )
 @click.option("--page", "page", type=FILE, help="Write tables and plots to this HTML page.")
-@by_job
+@job_row_options
 @click.option("--back-test/--no-back-test", default=True, show_default=True,
               help="slurm: replay Slurm alone too, and compare it with the recorded starts.")  # fmt: skip
 def command(
@@ -107,8 +106,8 @@ def command(
     configure("warning")
     refuse_folder(page)
     check_jobs_out(jobs_out)
-    chosen, taking = Chosen.taken(words), sections(preempt, hints, words)
-    asked = [read(trace, kind, pairs, strict) for trace in traces]
+    chosen, taking = JobSelection.taken(words), preemption_sections(preempt, hints, words)
+    asked = [read_trace(trace, kind, pairs, strict) for trace in traces]
     model = model or chosen.model_for(asked)
     recorded = [chosen.jobs_of(each, model, seed) for each in asked]
     requests = [
@@ -184,7 +183,7 @@ def _show(
     for each in compared:
         _table(out, each)
     for each, rows in zip(compared, jobs, strict=False):
-        show_job(out, rows, each.recorded)
+        print_job(out, rows, each.recorded)
     if page is not None and compared:
         out.line(f"Page: {page.resolve()}")
 
@@ -199,7 +198,7 @@ def _table(out: Output, each: PolicyComparison) -> None:
     gpus = pluralize(each.played[0].outcomes.cluster_gpus, "GPU")
     out.line(f"{each.source}: {pluralize(len(each.trace), 'job')} on {gpus}")
     if each.back_test is not None:
-        show_back_test(out, each.back_test.figures())
+        print_back_test(out, each.back_test.figures())
     out.line(assumptions_text(each.assumptions))
     out.table(("", *(f"{title}>" for title in titles)), comparison_rows(each.runs))
     out.line()

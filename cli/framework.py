@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from slurmsched.config_file import LoadedConfig
 
 
+FILE = click.Path(dir_okay=False, path_type=Path)  # an option or argument that names a file
 ANSWER_NO = 10  # exit code of a negative answer: it would wait, it differs, a check failed
 READ = "slurmsched.settings"  # in the context of click, once they were read
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli import framework
-from slurmsched.cli.framework import Output, read_config
+from slurmsched.cli.framework import FILE, Output, read_config
 from slurmsched.cli.listing import (
     ALL_JOBS,
     JOB_COLUMNS,
@@ -44,7 +44,6 @@ LISTING = Listing(
     ("jobid", "user", "gpus", "service", "queue", "now", "wanted", "reason"),
 )
 SHOWN = 5  # job ids a reason
-FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @framework.examples(

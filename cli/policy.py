@@ -11,9 +11,8 @@ from typing import Any
 import click
 
 from slurmsched.cli import completers, framework
-from slurmsched.cli.framework import CommandGroup, Output, read_config, refuse_folder
+from slurmsched.cli.framework import FILE, CommandGroup, Output, read_config, refuse_folder
 from slurmsched.cli.listing import Choice, Column, Listing, listed
-from slurmsched.cli.replay_options import FILE
 
 
 @click.group("policy", cls=CommandGroup)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from slurmsched.cli import completers, framework
-from slurmsched.cli.framework import CommandGroup, Output, read_config
-from slurmsched.cli.replay_options import FILE, read, reading, replaying, warn_of_parts
+from slurmsched.cli.framework import FILE, CommandGroup, Output, read_config
+from slurmsched.cli.replay_options import read_trace, replay_options, trace_options, warn_of_parts
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ def _ended_runs(tree: Config, snapshot: Snapshot) -> tuple[EndedRuns, tuple[str,
 @framework.examples(("slurmsched power replay trace.csv --cluster 20x8", "What a trace would have saved."))
 @framework.with_command(command, "replay")
 @click.argument("trace", type=FILE)
-@reading
-@replaying
+@trace_options
+@replay_options
 @click.option(
     "--policy",
     default="fifo",
@@ -131,7 +131,7 @@ def replay_power(
     configure("warning")
     power = PowerRules(horizon_s, hold_s, quantile, buffer, boot_s)
     recorded, request = (
-        read(trace, kind, pairs, strict),
+        read_trace(trace, kind, pairs, strict),
         ReplayRequest(model=model or "ideal", backfill=backfill or "", **words),
     )
     session = ReplaySession(recorded.trace, request)

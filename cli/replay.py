@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from slurmsched.cli import completers, framework
-from slurmsched.cli.framework import Output
+from slurmsched.cli.framework import FILE, Output
 from slurmsched.cli.replay_options import (
-    FILE,
-    Chosen,
-    by_job,
+    JobSelection,
     check_jobs_out,
-    preempting,
-    read,
-    reading,
-    replaying,
-    sections,
-    selecting,
-    show_back_test,
-    show_job,
+    job_row_options,
+    preemption_options,
+    preemption_sections,
+    print_back_test,
+    print_job,
+    read_trace,
+    replay_options,
+    selection_options,
+    trace_options,
     warn_of_parts,
 )
 from slurmsched.plain_text import pluralize
@@ -50,17 +49,17 @@ SHOWN = (
 )
 @framework.command("replay")
 @click.argument("trace", type=FILE)
-@reading
-@selecting
-@replaying
+@trace_options
+@selection_options
+@replay_options
 @click.option("--policy", default="fifo", show_default=True, metavar="NAME[:PARAMETER=VALUE,...]",
                  shell_complete=completers.plugins("policies"),
               help="Any policy of `slurmsched policy list`; easy: fifo with EASY backfill; fjf: fifo, first fit; "
 "with --model slurm also slurm: Slurm alone.")  # fmt: skip
 @click.option("--back-test/--no-back-test", default=True, show_default=True,
               help="slurm: replay Slurm alone too, and compare it with the recorded starts.")  # fmt: skip
-@by_job
-@preempting
+@job_row_options
+@preemption_options
 def command(
     out: Output, trace: Path, kind: str, pairs: tuple[str, ...], strict: bool, model: Literal["ideal", "slurm"] | None,
     backfill: str | None, seed: int, preempt: bool, hints: str, back_test: bool,
@@ -79,8 +78,8 @@ def command(
 
     configure("warning")
     check_jobs_out(jobs_out)
-    chosen, taking = Chosen.taken(words), sections(preempt, hints, words)
-    asked = read(trace, kind, pairs, strict)
+    chosen, taking = JobSelection.taken(words), preemption_sections(preempt, hints, words)
+    asked = read_trace(trace, kind, pairs, strict)
     model = model or chosen.model_for([asked])
     recorded = chosen.jobs_of(asked, model, seed)
     request = ReplayRequest(model=model, backfill=backfill or "", seed=seed, preempt=taking, hints=hints,
@@ -134,9 +133,9 @@ def _show(
         out.json(figures | {"assumptions": assumed, "back_test": back_test} | more)
         return
     if back_test is not None:
-        show_back_test(out, back_test)
+        print_back_test(out, back_test)
     out.line(assumptions_text(assumed))
     out.table(("", "value>"), [(title, format(figures[key], form)) for key, title, form in SHOWN if key in figures])
     if job is not None:
         out.line()
-        show_job(out, job, recorded)
+        print_job(out, job, recorded)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from slurmsched.cli import completers
-from slurmsched.cli.framework import JobId, Output, complain, refuse_folder
+from slurmsched.cli.framework import FILE, JobId, Output, complain, refuse_folder
 from slurmsched.errors import InputError
 from slurmsched.plain_text import pluralize
 
@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from slurmsched.sim.experiments.replay_request import ReplayRequest
     from slurmsched.sim.traces.trace_statistics import TraceSection
 
-FILE = click.Path(dir_okay=False, path_type=Path)
 
-
-def reading(function: Any) -> Any:
+def trace_options(function: Any) -> Any:
     """The options of commands that read a trace."""
     function = click.option("--strict", is_flag=True, help="Stop at the first row that cannot be read.")(function)
     function = click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE",
@@ -30,12 +28,12 @@ def reading(function: Any) -> Any:
     return click.option("--kind", default="", metavar="KIND", help="Kind of the trace. Default: detected.")(function)
 
 
-def read(source: Path, kind: str, pairs: tuple[str, ...], strict: bool) -> RecordedTrace:
+def read_trace(source: Path, kind: str, pairs: tuple[str, ...], strict: bool) -> RecordedTrace:
     """The trace of a file, with what was left out as warnings on stderr."""
     from slurmsched.sim.traces.trace_io import load_trace
 
     recorded = load_trace(source, kind, dict(parameter(pair) for pair in pairs), strict=strict)
-    warn(recorded)
+    warn_of_trace(recorded)
     return recorded
 
 
@@ -57,20 +55,20 @@ def parameter(pair: str) -> tuple[str, Any]:
     return name.replace("-", "_"), int(value) if value.isascii() and value.isdecimal() and len(value) < 19 else value
 
 
-def warn(recorded: RecordedTrace) -> None:
+def warn_of_trace(recorded: RecordedTrace) -> None:
     """Each warning as a line on stderr."""
     for warning in recorded.warnings:
         complain(warning)
 
 
-def apart(source: Path, target: Path) -> None:
+def refuse_same_file(source: Path, target: Path) -> None:
     """Raises InputError where the trace would be written over itself, or in a folder in which nothing can be."""
     refuse_folder(target)
     if target.exists() and source.exists() and target.samefile(source):
         raise InputError("is the same file as SOURCE; name another TARGET", source=str(target))
 
 
-def written(out: Output, target: Path, recorded: RecordedTrace) -> None:
+def print_written_trace(out: Output, target: Path, recorded: RecordedTrace) -> None:
     """Say what was written."""
     from slurmsched.model.trace import trace_digest
 
@@ -84,7 +82,7 @@ def written(out: Output, target: Path, recorded: RecordedTrace) -> None:
         out.line(f"{record['file']}: {pluralize(len(trace), 'job')}, {record['gpu_hours']:,.0f} GPU hours", "ok")
 
 
-def show(out: Output, section: TraceSection) -> None:
+def print_section(out: Output, section: TraceSection) -> None:
     """One table, numbers to the right."""
     from slurmsched.sim.traces.trace_page import section_rows
 
@@ -165,7 +163,7 @@ _SELECTION = (
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class JobSelection:
     """What the options of `selecting` and --model say."""
 
     partitions: tuple[str, ...]
@@ -179,7 +177,7 @@ class Chosen:
     limits: str
 
     @classmethod
-    def taken(cls, words: dict[str, Any]) -> Chosen:
+    def taken(cls, words: dict[str, Any]) -> JobSelection:
         """Of the options of a command, from which they are taken out."""
         return cls(**{spec.name: words.pop(spec.name) for spec in fields(cls)})
 
@@ -216,21 +214,21 @@ class Chosen:
         return {old: new for old, _, new in pairs}
 
 
-def replaying(function: Any) -> Any:
+def replay_options(function: Any) -> Any:
     """The fields of replay_request.ReplayRequest but the policy, as options; `backfill` may be None."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
 
 
-def selecting(function: Any) -> Any:
+def selection_options(function: Any) -> Any:
     """The options that choose jobs of a trace, what they count for, and their time limits."""
     for option in reversed(_SELECTION):
         function = option(function)
     return function
 
 
-def by_job(function: Any) -> Any:
+def job_row_options(function: Any) -> Any:
     """The options `--jobs-out` and `--job`: what became of each job."""
     options = (
         click.option("--jobs-out", type=FILE,
@@ -251,7 +249,7 @@ def check_jobs_out(file: Path | None) -> None:
         check_schedule_name(file)
 
 
-def preempting(function: Any) -> Any:
+def preemption_options(function: Any) -> Any:
     """The options `preempt` and `hints`."""
     preempt = click.option(
         "--preempt",
@@ -269,7 +267,7 @@ def preempting(function: Any) -> Any:
     return preempt(hints(function))
 
 
-def sections(preempt: bool, hints: str, words: Mapping[str, Any]) -> dict[str, Any] | None:
+def preemption_sections(preempt: bool, hints: str, words: Mapping[str, Any]) -> dict[str, Any] | None:
     """What of the configuration rules preemption; None without --preempt. --hints needs it, or jobs that change size.
     words: the other options."""
     if not preempt:
@@ -303,7 +301,7 @@ def _settings(pairs: tuple[str, ...]) -> dict[str, Any]:
 # Tables of `replay`, `compare` and `sweep`: the back-test, and one job under each schedule.
 
 
-def show_back_test(out: Output, figures: Mapping[str, Any]) -> None:
+def print_back_test(out: Output, figures: Mapping[str, Any]) -> None:
     """The recorded schedule beside the model's, and how far to trust the rest."""
     from slurmsched.sim.experiments.back_test import BACK_TEST_COLUMNS, back_test_lead, back_test_table
 
@@ -314,7 +312,7 @@ def show_back_test(out: Output, figures: Mapping[str, Any]) -> None:
     out.line()
 
 
-def show_job(out: Output, rows: Sequence[Mapping[str, Any]], recorded: RecordedTrace) -> None:
+def print_job(out: Output, rows: Sequence[Mapping[str, Any]], recorded: RecordedTrace) -> None:
     """One job, a row a schedule."""
     from slurmsched.observe.html_page import SECONDS
     from slurmsched.sim.traces.trace_selection import clock_text

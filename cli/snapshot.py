@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli import completers, framework
-from slurmsched.cli.framework import CommandGroup, Output, clock, read_config, refuse_folder
+from slurmsched.cli.framework import FILE, CommandGroup, Output, clock, read_config, refuse_folder
 from slurmsched.cli.plan import show_plan
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
     from slurmsched.config import Config
     from slurmsched.observe.snapshot_file import SavedSnapshot
-
-FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.group("snapshot", cls=CommandGroup)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli import framework
-from slurmsched.cli.framework import Output
+from slurmsched.cli.framework import FILE, Output
 from slurmsched.cli.replay import INTERRUPTED, SHOWN
 from slurmsched.errors import WorkersLostError
 from slurmsched.plain_text import escape_terminal, pluralize
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from slurmsched.sim.experiments.worker_processes import SweepWorkers
 
 FAILED = 2
-FILE = click.Path(dir_okay=False, path_type=Path)
 SLURM_JOBS = 4
 SOMETIMES = ("mean_slowdown", "deadlines_met", "refused", "resizes")  # shown where they are known
 FIGURES = [row for row in SHOWN if row[0] not in ("jobs", "wall_s")]
@@ -155,12 +154,12 @@ def _show(out: Output, summary: dict[str, Any], best: list[dict[str, Any]], top:
 
 def _lead(out: Output, trace: dict[str, Any]) -> None:
     """How far to trust the figures of a trace, and what they rest on."""
-    from slurmsched.cli.replay_options import show_back_test
+    from slurmsched.cli.replay_options import print_back_test
     from slurmsched.sim.experiments.replay_result import assumptions_text
 
     for test in trace["back_test"]:
         out.line(f"{trace['file']} on {test['cluster']}")
-        show_back_test(out, test)
+        print_back_test(out, test)
     for assumed in trace["assumptions"]:
         out.line(f"{trace['file']}: {assumptions_text(assumed)}")
 

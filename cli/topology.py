@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli import completers, framework, topology_check
-from slurmsched.cli.framework import ANSWER_NO, CommandGroup, Output, complain, read_config
+from slurmsched.cli.framework import ANSWER_NO, FILE, CommandGroup, Output, complain, read_config
 from slurmsched.plain_text import pluralize
 
 if TYPE_CHECKING:
@@ -71,8 +71,6 @@ def _seconds(text: str) -> float:
 
 
 # `topology show`, `import` and `diff`
-
-FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.group("topology", cls=CommandGroup)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurmsched.cli import framework
-from slurmsched.cli.framework import Output, complain, read_config
+from slurmsched.cli.framework import FILE, Output, complain, read_config
 from slurmsched.errors import InputError
 from slurmsched.plain_text import pluralize
 
@@ -26,7 +26,6 @@ NODE = (
     "Only the class of this node. If the lines name no nodes, or with the output of `slurmd -G`: the "
     "nodes, such as n[1-4]."
 )
-FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 # Over 30 lines: one decorator for each option.

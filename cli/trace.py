@@ -8,9 +8,16 @@ from typing import Any
 import click
 
 from slurmsched.cli import framework
-from slurmsched.cli.framework import CommandGroup, Output, complain, refuse_folder
+from slurmsched.cli.framework import FILE, CommandGroup, Output, complain, refuse_folder
 from slurmsched.cli.replay import INTERRUPTED
-from slurmsched.cli.replay_options import FILE, apart, read, reading, show, warn, written
+from slurmsched.cli.replay_options import (
+    print_section,
+    print_written_trace,
+    read_trace,
+    refuse_same_file,
+    trace_options,
+    warn_of_trace,
+)
 
 
 @click.group("trace", cls=CommandGroup)
@@ -22,7 +29,7 @@ def command() -> None:
 @framework.with_command(command, "convert")
 @click.argument("source", type=FILE)
 @click.argument("target", type=FILE)
-@reading
+@trace_options
 def convert(out: Output, source: Path, target: Path, kind: str, pairs: tuple[str, ...], strict: bool) -> None:
     """Convert the trace SOURCE to TARGET.
 
@@ -31,16 +38,16 @@ def convert(out: Output, source: Path, target: Path, kind: str, pairs: tuple[str
     from slurmsched.sim.traces.trace_io import check_ending, save_trace
 
     check_ending(target)
-    apart(source, target)
-    recorded = read(source, kind, pairs, strict)
+    refuse_same_file(source, target)
+    recorded = read_trace(source, kind, pairs, strict)
     save_trace(target, recorded)
-    written(out, target, recorded)
+    print_written_trace(out, target, recorded)
 
 
 @framework.examples(("slurmsched trace describe jobs.csv --page jobs.html", "A page about a trace."))
 @framework.with_command(command, "describe")
 @click.argument("source", type=FILE)
-@reading
+@trace_options
 @click.option(
     "--cluster-gpus", "gpus", type=click.IntRange(min=0), default=0, help="GPUs of the cluster, for its utilisation."
 )
@@ -62,7 +69,7 @@ def describe(
     from slurmsched.sim.traces.trace_statistics import describe_trace, trace_figures
 
     refuse_folder(page)
-    recorded = read(source, kind, pairs, strict)
+    recorded = read_trace(source, kind, pairs, strict)
     if utc_offset is not None:
         recorded = replace(recorded, utc_offset_s=3_600 * utc_offset)
     sections = describe_trace(recorded, gpus)
@@ -78,7 +85,7 @@ def describe(
         out.json({section.name: section.records() for section in sections} | details)
         return
     for section in sections:
-        show(out, section)
+        print_section(out, section)
     if page:
         out.line(f"Page: {page.resolve()}")
 
@@ -87,7 +94,7 @@ def describe(
 @framework.with_command(command, "anonymise")
 @click.argument("source", type=FILE)
 @click.argument("target", type=FILE)
-@reading
+@trace_options
 @click.option("--key-file", type=FILE, help="File of the key; created if missing. The same key gives the same names.")
 @click.option("--models", is_flag=True, help="Also hide the names of models.")
 @click.option("--no-calendar", is_flag=True, help="Do not keep hour and weekday.")
@@ -105,12 +112,12 @@ def anonymise(
     from slurmsched.sim.traces.trace_io import check_ending, save_trace
 
     check_ending(target)
-    apart(source, target)
-    recorded = read(source, kind, pairs, strict)
+    refuse_same_file(source, target)
+    recorded = read_trace(source, kind, pairs, strict)
     key = read_key(key_file) if key_file else new_key()
     anonymiser = TraceAnonymiser(key, models=models, calendar=not no_calendar, shift_s=shift_s)
     save_trace(target, anonymiser.apply(recorded))
-    written(out, target, recorded)
+    print_written_trace(out, target, recorded)
 
 
 @framework.examples(("slurmsched trace generate made.csv --jobs 1000", "A trace of 1000 jobs."))
@@ -163,10 +170,10 @@ def generate(out: Output, target: Path, jobs: int, seed: int, like: Path | None,
 
     check_ending(target)
     refuse_folder(target)
-    workload = fitted_workload(read(like, "", (), False)) if like else parametric_workload(**laws)
+    workload = fitted_workload(read_trace(like, "", (), False)) if like else parametric_workload(**laws)
     recorded = made(workload, jobs, seed, limits=limits)
     save_trace(target, recorded)
-    written(out, target, recorded)
+    print_written_trace(out, target, recorded)
 
 
 @framework.examples(("slurmsched trace pull site.csv --since 2026-01-01", "The site's own history."))
@@ -208,6 +215,6 @@ def pull(out: Output, target: Path, since: Any, until: Any, pause_s: float, stri
         return INTERRUPTED
     recorded = job.trace(strict=strict)
     save_trace(target, recorded)
-    warn(recorded)
-    written(out, target, recorded)
+    warn_of_trace(recorded)
+    print_written_trace(out, target, recorded)
     return 0

@@ -432,7 +432,8 @@ def _wrong_schema(engine: Engine, found: str | None) -> str:
     if found is None:
         return where + "holds no complete schema of slurmsched; run `slurmsched db upgrade`"
     if found > schema.HEAD:
-        return where + f"has schema {found}, this slurmsched knows {schema.HEAD}; install the newer slurmsched again"
+        newest = f"the newest schema of this slurmsched is {schema.HEAD}"
+        return f"{where}has schema {found}, {newest}; install the newer slurmsched again"
     return where + f"has schema {found}, {schema.HEAD} is needed; run `slurmsched db upgrade`"
 
 

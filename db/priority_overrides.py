@@ -249,9 +249,9 @@ def warning(jobs: Jobs, suspects: Int64s, kind: str) -> str:
     named = ", ".join(map(str, jobs.job_id[suspects[:NAMED]].tolist())) + (", ..." if len(suspects) > NAMED else "")
     word = kind.replace("_", " ")
     return (
-        f"{pluralize(len(suspects), 'job has', 'jobs have')} a {word} as slurmsched writes it, of "
-        "which neither ledger nor "
-        f"journal knows: left alone ({'job' if len(suspects) == 1 else 'jobs'} {named}). If their users did not choose "
+        f"{pluralize(len(suspects), 'job has', 'jobs have')} a {word} as slurmsched writes it, which is "
+        "in neither ledger nor journal. It is not changed "
+        f"({'job' if len(suspects) == 1 else 'jobs'} {named}). If their users did not choose "
         "it, set it back with "
         f"`scontrol update jobid=ID {'nice' if kind == 'nice' else 'sitefactor'}=0`"
     )

@@ -18,7 +18,7 @@ from slurmsched.tier_spec import checked_gpus, checked_names, checked_tiers
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
-Written = Annotated[Path, AfterValidator(absolute_path)]  # a file that slurmsched makes, or looks for
+AbsoluteFile = Annotated[Path, AfterValidator(absolute_path)]  # a file that slurmsched makes, or looks for
 LAST_PORT = 65_535
 
 
@@ -240,7 +240,7 @@ class CycleConfig(ConfigSection):
         60, gt=0, le=86_400, allow_inf_nan=False, description="time from one cycle of the daemon to the next [s]"
     )
     seed: int = Field(0, ge=0, le=2**31 - 1, description="seed of policies that use random numbers")
-    stop_file: Written = Field(
+    stop_file: AbsoluteFile = Field(
         Path("/etc/slurmsched/stop"), description="while this file exists, nothing is written to Slurm"
     )
 
@@ -248,7 +248,7 @@ class CycleConfig(ConfigSection):
 class DaemonConfig(ConfigSection):
     """What starts a cycle before the interval is over."""
 
-    socket: Written | None = Field(
+    socket: AbsoluteFile | None = Field(
         None,
         description="unix socket on which plugin/event_hook reports that a job ended; none = no cycle before "
         "the interval is over",
@@ -380,16 +380,16 @@ class LedgerConfig(ConfigSection):
     url: Annotated[str, AfterValidator(ledger_url)] = Field(
         "sqlite:////var/lib/slurmsched/ledger.db", description="SQLAlchemy URL of the database"
     )
-    password_file: Written | None = Field(
+    password_file: AbsoluteFile | None = Field(
         None,
         description="file with the database's password on one line, which other users must not be able to read; only "
         'with a url of mysql:// or postgresql://, for example "/etc/slurmsched/password"',
     )
-    journal: Written = Field(
+    journal: AbsoluteFile = Field(
         Path("/var/lib/slurmsched/journal.jsonl"),
         description="file with each write; it is synced to disk before the write is sent",
     )
-    lock: Written = Field(
+    lock: AbsoluteFile = Field(
         Path("/var/lib/slurmsched/lock"), description="lock file; only one slurmsched works on a cluster"
     )
     keep_days: int = Field(180, ge=1, description="facts older than this are deleted [days]")
@@ -634,5 +634,5 @@ class Config(ConfigSection):
         if idle.requeue and not self.preemption.enabled:
             raise ValueError("idle_gpus.requeue needs preemption.enabled, which takes the GPUs")
         if idle.mail_command and not (idle.tell and self.lever.admin_comment):
-            wanted = "idle_gpus.tell and lever.admin_comment, by which it is known who has been told"
+            wanted = "idle_gpus.tell and lever.admin_comment, which show whose job was found idle before"
             raise ValueError(f"idle_gpus.mail_command needs {wanted}")

@@ -19,9 +19,9 @@ def run_cycle(
     cluster: Cluster,
     planner: DecidingPlanner,
     store: Store,
-    tell: Callable[[Snapshot, Plan, Receipt], None] | None = None,
+    observe: Callable[[Snapshot, Plan, Receipt], None] | None = None,
 ) -> Receipt:
-    """One quantum. tell: is given what was read, planned and done, once it is remembered.
+    """One quantum. observe: is called with what was read, planned and done, once it is remembered.
 
     Raises what reading or planning raises, or the store before anything was sent to Slurm; and what Store.append
     raises.
@@ -32,8 +32,8 @@ def run_cycle(
     if not (snapshot.site.multifactor or receipt.stopped):
         receipt = replace(receipt, stopped=ON_BASIC, exit_code=ConfigError.exit_code)
     store.append(snapshot, plan, receipt)
-    if tell is not None:
-        tell(snapshot, plan, receipt)
+    if observe is not None:
+        observe(snapshot, plan, receipt)
     if log.hears("info"):
         _log(snapshot, plan, receipt)
     return receipt

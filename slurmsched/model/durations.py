@@ -14,7 +14,7 @@ FORMS = "30s, 90m, 2h, 1d12h, 1.5h or Slurm's 1-02:03:04, 02:00:00, 30:00"
 _UNITS = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+", re.ASCII)
 _UNIT = re.compile(r"([\d.]+)([smhdw])", re.ASCII)
 _WHOLE = re.compile(r"\d{1,15}", re.ASCII)
-_FRACTION = re.compile(r"\d{1,15}(?:\.\d{0,9})?", re.ASCII)
+UNSIGNED = re.compile(r"\d{1,15}(?:\.\d{0,9})?", re.ASCII)
 _HOURS, _MINUTES = (3_600.0, 60.0, 1.0), (60.0, 1.0)
 _LONGEST_S = 100 * 365 * UNITS_S["d"]
 
@@ -57,7 +57,7 @@ def clock_s(text: str, *, bare_unit_s: float | None = None, fractions: bool = Fa
     fractions: whether numbers may have decimals, as sacct prints them.
     """
     days, dash, clock = text.rpartition("-")
-    parts, number = clock.split(":"), (_FRACTION if fractions else _WHOLE).fullmatch
+    parts, number = clock.split(":"), (UNSIGNED if fractions else _WHOLE).fullmatch
     if not all(map(number, parts)) or (dash and not number(days)):
         return None
     if not dash and len(parts) == 1:

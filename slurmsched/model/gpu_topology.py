@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slurmsched.model.columns import Bools, Floats, Int32s, Int64s, Labels, frozen
+from slurmsched.model.columns import Bools, Floats, Int8s, Int32s, Int64s, Labels, frozen
 
-Int8s = NDArray[np.int8]
 Int16s = NDArray[np.int16]
 MODELLED_FABRICS = ("tree", "block")  # forms of a fabric whose rule for starting jobs is modelled
 MAX_GPUS = 64  # a set of GPUs is a bit mask in one integer

@@ -9,7 +9,7 @@ from functools import lru_cache
 from math import isfinite
 
 from slurmsched.errors import UnreadableError
-from slurmsched.model.durations import clock_s
+from slurmsched.model.durations import UNSIGNED, clock_s
 
 NAN = float("nan")
 INF = float("inf")
@@ -23,7 +23,6 @@ COUNT_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.ASCII)
 _LICENSE = re.compile(r"([^\s,;:=*|()]+)(?:[:=*](\d{1,9}))?", re.ASCII)
 _SIGNED = re.compile(r"[+-]?\d{1,18}", re.ASCII)
-_REAL = re.compile(r"\d{1,15}(?:\.\d{0,9})?", re.ASCII)
 BLANKS = " \t\r\n"  # Python's strip() removes more than these
 MOST_COUNT = 2**31 - 1  # limit of int32 columns
 MOST_INT64 = 10**18 - 1  # below the limit of int64 columns
@@ -116,7 +115,7 @@ def memory_mib(text: str) -> float:
         return 0.0
     unit = text[-1].upper()
     number = text[:-1] if unit in MIB_OF_UNIT else text
-    size = float(number) * MIB_OF_UNIT.get(unit, 1.0) if _REAL.fullmatch(number) else INF
+    size = float(number) * MIB_OF_UNIT.get(unit, 1.0) if UNSIGNED.fullmatch(number) else INF
     if size > MOST_MIB:
         raise UnreadableError("not a memory size", text=text)
     return size

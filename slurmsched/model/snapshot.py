@@ -21,7 +21,7 @@ from slurmsched.model.overrides import Override
 from slurmsched.model.slurm_text import ENDLESS, INF, setting_s
 
 _NO_TOPOLOGY, _NO_HISTORY = SiteTopology(), frozen([], np.float64)
-_NO_RESERVATIONS = Reservations.build(0, {})
+NO_RESERVATIONS = Reservations.build(0, {})
 
 
 class Rights(IntEnum):
@@ -106,7 +106,7 @@ class Snapshot:
     warnings: tuple[str, ...] = ()  # what could not be read or understood
     operations: tuple[Operation, ...] = ()  # open ones, from the journal
     past_operations: tuple[Operation, ...] = ()  # closed ones that caps and leases still count
-    reservations: Reservations = field(default_factory=lambda: _NO_RESERVATIONS)  # read where operations may be open
+    reservations: Reservations = field(default_factory=lambda: NO_RESERVATIONS)  # read where operations may be open
     topology: SiteTopology = field(default_factory=lambda: _NO_TOPOLOGY)  # empty where nothing is known
     past: Past = NO_PAST
     shares: Mapping[str, float] = field(default_factory=dict)

@@ -20,7 +20,7 @@ def fit_with_selection(config: Config, snapshot: Snapshot, request: SbatchReques
         pick, unknown = _picker(config, snapshot, request, answer)
         return fit(snapshot, request, pick), unknown
     if answer.starts:
-        return answer, "told of jobs of one node" + ("" if answer.needs else ", such as by --nodes=1")
+        return answer, "shown only for jobs of one node" + ("" if answer.needs else ", such as by --nodes=1")
     return answer, ""
 
 

@@ -198,7 +198,7 @@ def _target_s(snapshot: Snapshot, want_s: float, lever: LeverConfig) -> float:
 def _change_of(snapshot: Snapshot, row: int, until_s: float, before: Override) -> StartChange:
     """The write, and the record that still knows of the starts before."""
     key, was_s = snapshot.jobs.id_and_submit(row), float(snapshot.jobs.eligible_s[row])
-    action = SetStart(*key, "the policy wants it to start later", f"defer-{key[0]}", until_s, was_s)
+    action = SetStart(*key, "the policy starts it later", f"defer-{key[0]}", until_s, was_s)
     values = dict.fromkeys(at_s for at_s in (*before.values, before.sent) if float(at_s) > snapshot.now_s)
     return action, (Override(*key, FIELD, before.base, until_s, values=tuple(values)),)
 

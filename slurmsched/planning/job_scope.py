@@ -253,7 +253,7 @@ def site_notes(snapshot: Snapshot, scope: ScopeConfig) -> tuple[str, ...]:
     if not scope.partitions:
         found.append('scope.partitions is empty: no job is managed; name partitions, or "*" for all')
     if unknown := unknown_partitions(snapshot, scope):
-        note = f"scope.partitions names what Slurm does not know: {', '.join(unknown)}"
+        note = f"scope.partitions names partitions that Slurm does not have: {', '.join(unknown)}"
         found.append(f"{note}; until it does, no job that left the scope gets its own value back")
     return tuple(found)
 

@@ -176,7 +176,7 @@ def unknown_topology_rule(topology: SiteTopology, nodes: int) -> str:
     if nodes < 2:
         return ""
     if not topology.slurm_known:
-        return "Slurm has not told yet whether it keeps jobs to switches or blocks"
+        return "it is not read yet whether Slurm keeps jobs to switches or blocks"
     if form and form not in MODELLED_FABRICS:
         return f"Slurm keeps jobs to a {form}, whose rule is not known"
     return ""

@@ -252,7 +252,7 @@ Kinds = tuple[tuple[SlurmNode | TypedNode, ...], Int64s]  # see Picking
 Counted = tuple[tuple[str, int], ...]  # GPU Types of a node, and how many
 _Key = tuple[int, NodeShape | None, Counted]  # row of its class, sockets, Types
 NO_TYPES = ("placement.retype: no request is rewritten: no node has GPUs of several Types that gres.conf and "
-            "`sinfo -o %G` tell in the same order; see `slurmsched topology compile --types`")  # fmt: skip
+            "`sinfo -o %G` list in the same order; see `slurmsched topology compile --types`")  # fmt: skip
 FORMS = {"TresPerJob": GpuOption.PER_JOB, "TresPerTask": GpuOption.PER_TASK, "TresPerSocket": GpuOption.PER_SOCKET,
          "TresPerNode": GpuOption.PER_NODE}  # fmt: skip
 _PLAIN = {"ReqB:S:C:T": ("0:0:*:*",), "NtasksPerN:B:S:C": ("0:0:*:*",), "CoreSpec": ("*",), "Contiguous": ("0",)}

@@ -27,7 +27,7 @@ from slurmsched.model.slurm_text import (
     time_s,
     whole_number,
 )
-from slurmsched.model.snapshot import Snapshot
+from slurmsched.model.snapshot import NO_RESERVATIONS, Snapshot
 from slurmsched.plain_text import pluralize
 from slurmsched.slurm.commands import Attempts, Commands
 from slurmsched.slurm.scontrol_tables import SHOW_PARTITIONS, SHOW_RESERVATIONS, read_reservations
@@ -35,7 +35,6 @@ from slurmsched.slurm.squeue import fresh_mark
 
 T = TypeVar("T")
 SHOW_JOB = ("scontrol", "-o", "show", "job")
-_NO_RESERVATIONS = Reservations.build(0, {})
 
 
 def find_row(commands: Commands, snapshot: Snapshot, name: str) -> int:
@@ -106,7 +105,7 @@ def read_details(
     if reason.blocker is Blocker.LICENSES:
         pools = attempt("licences", lambda: _pools(commands), ())
     if reservations is None:
-        reservations = attempt("reservations", lambda: read_reservations(commands), _NO_RESERVATIONS)
+        reservations = attempt("reservations", lambda: read_reservations(commands), NO_RESERVATIONS)
     return JobDetails(
         record=record, partitions=partitions, pools=pools, limits=limits, reservations=reservations,
         start_s=attempt("Slurm's own expectation", lambda: time_s(record.get("StartTime", "")), float("nan")),

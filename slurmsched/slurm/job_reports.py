@@ -70,7 +70,7 @@ class ReportReader:
         try:
             self._read(jobs, rows)
         except OSError as error:
-            warning = f"what jobs tell of themselves: {self._reports} cannot be read: {error.strerror or error}"
+            warning = f"reports of jobs: {self._reports} cannot be read: {error.strerror or error}"
             return replace(snapshot, warnings=(*snapshot.warnings, warning))
         comments = list(jobs.comment)
         for row in rows:

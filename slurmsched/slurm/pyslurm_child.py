@@ -223,7 +223,7 @@ class JobLoader:
                     return f"job {shown['id']} has another {', '.join(differing)}"
                 compared.add(at)
         if not compared or (last and compared == {0}):
-            return "pyslurm knows none of the jobs"
+            return "pyslurm finds none of the jobs"
         self._confirmed = last > 0
         return ""
 

@@ -52,7 +52,7 @@ class SacctJsonTrace(SacctLoader):
                 fields = fields_of(value)
             except (UnreadableError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
                 if isinstance(value, Mapping) and "job_state" in value:
-                    raise source.fail("is the answer of squeue, which tells nothing of jobs that ended before; take "
+                    raise source.fail("is the answer of squeue, which has no jobs that ended before; take "
                                       "sacct -aXD --json -S now-30days", line=line) from None  # fmt: skip
                 source.reject(line, f"not a job of sacct --json ({type(error).__name__}: {str(error)[:SHOWN]})")
                 continue

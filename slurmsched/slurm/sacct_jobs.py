@@ -255,7 +255,7 @@ class SacctTrace(SacctLoader):
                 if self.cluster and fields.get("Cluster") != self.cluster:
                     continue
                 if row.unclear and re.search("gpu|-G", row.unclear) and not _any_gpus(fields):
-                    source.reject(line, "several texts may hold the delimiter, and only SubmitLine may tell its GPUs")
+                    source.reject(line, "several texts may hold the delimiter, and only SubmitLine may have its GPUs")
                     continue
                 yield line, (seen, source, fields)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from slurmsched.model.columns import frozen
-from slurmsched.model.gpu_topology import MAX_GPUS, GpuTopology, Int8s, Int16s, LinkKind
+from slurmsched.model.columns import Int8s, frozen
+from slurmsched.model.gpu_topology import MAX_GPUS, GpuTopology, Int16s, LinkKind
 from slurmsched.model.gres import is_mig
 from slurmsched.topology.published_hardware import bandwidth, is_amd, with_least_bandwidth
 from slurmsched.topology.topology_text import connected_groups, disjoint_groups, fold_names, number_groups

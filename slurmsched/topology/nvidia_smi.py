@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from slurmsched.model.gpu_topology import GpuTopology, Int8s, LinkKind
+from slurmsched.model.columns import Int8s
+from slurmsched.model.gpu_topology import GpuTopology, LinkKind
 from slurmsched.plain_text import pluralize
 from slurmsched.topology.gpu_links import Link, agreed_links, class_of, limited_gpus, switch_groups
 from slurmsched.topology.topology_text import (

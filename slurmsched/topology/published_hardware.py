@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurmsched.model.columns import Floats
-from slurmsched.model.gpu_topology import GpuTopology, Int8s, Int16s, LinkKind
+from slurmsched.model.columns import Floats, Int8s
+from slurmsched.model.gpu_topology import GpuTopology, Int16s, LinkKind
 
 # PCIe x16, one direction, by generation: transfers a second x 16 lanes x 128/130 (gen 6: 242/256). Source: PCI-SIG
 # base specifications 3.0 to 6.0.

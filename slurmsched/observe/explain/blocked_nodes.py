@@ -55,7 +55,7 @@ def closed_by_reservation(case: BlockedJob) -> SentenceAndChanges:
     more = f" and {len(held) - NODES_SHOWN} more" if len(held) > NODES_SHOWN else ""
     words = printable(case.reason.more)
     if not held:
-        return f"Nodes it needs take no job now: {words or 'not told which'}.", ()
+        return f"Nodes it needs take no job now: {words or 'Slurm does not show which'}.", ()
     slurm = f" Slurm says: {words}." if words else ""
     return f"Nodes it needs take no job now: {', '.join(held[:NODES_SHOWN])}{more}.{slurm}", ()
 
@@ -216,7 +216,7 @@ def idle_line(snapshot: Snapshot, row: int, details: JobDetails, kept: tuple[Kep
     names = {name for one in kept for name in expand_or_none(one.nodes) or ()}
     ever, idle = EligibleNodes.of(snapshot, details).ever(row) & ~snapshot.nodes.closed, _idle_gpus(snapshot)
     here = snapshot.nodes.name.isin(names)
-    return (f"{pluralize(int(idle[ever & ~here].sum()), 'GPU is', 'GPUs are')} idle on nodes that are kept for nobody, "
+    return (f"{pluralize(int(idle[ever & ~here].sum()), 'GPU is', 'GPUs are')} idle on nodes that are kept for no job, "
             f"{int(idle[ever & here].sum())} on nodes that are reserved or planned")  # fmt: skip
 
 

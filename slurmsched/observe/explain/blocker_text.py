@@ -188,7 +188,7 @@ def _value_in_words(value: LimitValue) -> str:
 def _dependency(case: BlockedJob) -> SentenceAndChanges:
     dependency = printable(case.snapshot.jobs.dependency[case.row])
     states = "".join(_job_in_words(case, number) for number in re.findall(r"(?<=[:,])(\d+)", f":{dependency}")[:_NAMED])
-    return f"It waits for other jobs: {dependency or 'not told which'}.{states}", (
+    return f"It waits for other jobs: {dependency or 'Slurm does not show which'}.{states}", (
         f"drop the dependency: scontrol update jobid={case.job_id} dependency=",)  # fmt: skip
 
 
@@ -224,13 +224,13 @@ def _by_state(case: BlockedJob) -> SentenceAndChanges:
 
 def _begin(case: BlockedJob) -> SentenceAndChanges:
     eligible_s = float(case.snapshot.jobs.eligible_s[case.row])
-    when = f" at {local_time(eligible_s)}" if isfinite(eligible_s) else ", which is not told"
+    when = f" at {local_time(eligible_s)}" if isfinite(eligible_s) else ", at a time that Slurm does not show"
     change = f"scontrol update jobid={case.job_id} starttime=now"
     if case.reason.blocker is Blocker.REQUEUED:
         return f"slurmsched took its GPUs back for another job; Slurm lets it start again{when}.", (change,)
     mine = (record for record in case.snapshot.overrides if record.key == (case.job_id, "start_time"))
     if any(record.open and record.meant(eligible_s) for record in mine):
-        return f"The policy wants it to start later{when}, and slurmsched told Slurm so (lever.start).", (change,)
+        return f"The policy starts it later{when}: slurmsched has set its earliest start (lever.start).", (change,)
     again = (
         " It was requeued: Slurm itself delays the next start then." if case.snapshot.jobs.restarts[case.row] else ""
     )

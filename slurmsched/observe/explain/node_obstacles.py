@@ -193,7 +193,7 @@ _TEXTS: dict[Exclusion, Callable[[NodeCheck, int], str]] = {
     Exclusion.USER: lambda *_: "another user's job runs there, and users share no nodes (ExclusiveUser)",
     Exclusion.PARTITION_CPUS: _partition_cpus,
     Exclusion.RESERVED: _reserved,
-    Exclusion.NOT_EMPTY: lambda *_: "others run there, and the job wants the whole node",
+    Exclusion.NOT_EMPTY: lambda *_: "others run there, and the job asks for the whole node",
     Exclusion.GPUS: _few_gpus,
     Exclusion.CPUS: _few_cpus,
     Exclusion.MEMORY: _little_memory,

@@ -219,7 +219,7 @@ def tier_place(why: Mapping[str, Any]) -> TierPlace | None:
     decided = str(why.get("decided_by", ""))
     shown = ", ".join(f"{CRITERIA[kind].replace('_', ' ')} {value:g}" for kind, value in values.items())
     by = decision(why)
-    return TierPlace(values, decided, f"{shown}{f'; {by}' if by else '; nobody who competes is before it'}")
+    return TierPlace(values, decided, f"{shown}{f'; {by}' if by else '; no competing job is before it'}")
 
 
 def gpu_use(snapshot: Snapshot, row: int) -> tuple[GpuUse, ...]:

@@ -118,6 +118,5 @@ def sentence_of_state(state: int, nodes: str, text: str) -> str:
         return f"It is starting{on}: it has its nodes, which boot or are being prepared."
     if alone := next((words for flag, words in _ALONE.items() if flags & flag), ""):
         return alone
-    return (
-        f"Slurm says {text or state_name(state) or 'nothing'}: slurmsched does not know this state and leaves it alone."
-    )
+    said = text or state_name(state) or "nothing"
+    return f"Slurm says {said}: slurmsched has no words for this state and does not change the job."

@@ -47,7 +47,7 @@ class NiceField:
 
     def action(self, jobs: Jobs, row: int, new: int, reason: str) -> SetNice:
         """The write of value `new` to the job in this row."""
-        return SetNice(*_whom(jobs, row), reason, int(jobs.nice[row]), new, int(jobs.base_nice[row]))
+        return SetNice(*jobs.id_and_submit(row), reason, int(jobs.nice[row]), new, int(jobs.base_nice[row]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +82,11 @@ class SiteFactorField:
 
     def action(self, jobs: Jobs, row: int, new: int, reason: str) -> SetSiteFactor:
         """The write of value `new` to the job in this row; its base is 0."""
-        return SetSiteFactor(*_whom(jobs, row), reason, int(jobs.site_factor[row]), new, 0)
+        return SetSiteFactor(*jobs.id_and_submit(row), reason, int(jobs.site_factor[row]), new, 0)
 
 
 PriorityField = NiceField | SiteFactorField
 PRIORITY_FIELDS: dict[str, PriorityField] = {lever.name: lever for lever in (NiceField(), SiteFactorField())}
-
-
-def _whom(jobs: Jobs, row: int) -> tuple[int, float]:
-    return int(jobs.job_id[row]), float(jobs.submit_s[row])
 
 
 def _factors(jobs: Jobs) -> Floats:

@@ -27,7 +27,7 @@ from slurmsched.observe.fairness import (
 from slurmsched.observe.html_page import TimeUnit, unit_for_jobs
 from slurmsched.sim.experiments.back_test import BackTest, back_test
 from slurmsched.sim.experiments.released_policies import load_policy
-from slurmsched.sim.experiments.replay_request import ReplayRequest
+from slurmsched.sim.experiments.replay_request import UNRANKED_POLICIES, ReplayRequest
 from slurmsched.sim.experiments.replay_result import Rows, job_rows
 from slurmsched.sim.experiments.replay_session import ReplaySession
 
@@ -80,9 +80,6 @@ class PlayedCase:
     @property
     def complete(self) -> bool:
         return bool(self.figures.get("complete", True))
-
-
-UNRANKED_POLICIES = ("slurm", "easy")  # policies that rank no jobs: nobody can lose GPUs to another one
 
 
 def slurm_alone(request: ReplayRequest) -> ReplayRequest:

@@ -126,7 +126,7 @@ def numbered_gpus(gpus: Int64s, start_s: Floats, end_s: Floats, total: int) -> l
 # colour, and its opacity.
 SHADES = tuple((SIZE_COLOURS[name], opacity) for name, _, _ in SIZE_CLASSES for opacity in (1.0, 0.6))
 GANTT_CAPTION = (
-    "Every cell is one GPU at one time: empty is idle, else the colour tells how many GPUs its job asked for, in two "
+    "Every cell is one GPU at one time: empty is idle, else the colour shows how many GPUs its job asked for, in two "
     "shades so that neighbours differ. Point at a cell for the job's id. GPUs are numbered as they are taken, lowest "
     "first. A run that falls between two samples is not seen."
 )

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slurmsched.config import ScopeConfig
 from slurmsched.estimators.requested_time import TimeLimit
 from slurmsched.model.job_outcomes import SIZE_CLASSES, JobOutcomes, UsageHistory, outcome_summary
 from slurmsched.model.trace import Trace
@@ -27,13 +26,13 @@ from slurmsched.policies.discretized_las import DiscretizedLas
 from slurmsched.policies.srsf import Srsf
 from slurmsched.sim.event_loop import replay
 from slurmsched.sim.experiments.slurmctld_setup import RequeuePlanner
+from slurmsched.sim.moldable_starts import EVERY_PARTITION
 from slurmsched.sim.replay_stores import MemoryStore
 from slurmsched.sim.slurmctld.simulated_slurmctld import SimulatedSlurmctld, outcomes_of
 from slurmsched.sim.slurmctld.slurmctld_settings import SlurmctldSettings
 
 NODES = (8, 8, 8, 8)  # GPUs of each node: few enough for queues to form under the shipped trace
 INTERVAL_S = 300.0  # between two cycles: a requeue costs half of it
-EVERY_USER = ScopeConfig(partitions=("*",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +77,12 @@ class DemoRun:
 def demo_policies() -> tuple[DemoPolicy, ...]:
     """Slurm alone, what the daemon does by nice alone, and what preemption adds."""
     las, srsf = DiscretizedLas(), Srsf(TimeLimit())
-    by_nice = Planner(las, "discretized-las", EVERY_USER)
+    by_nice = Planner(las, "discretized-las", EVERY_PARTITION)
     return (
         DemoPolicy("slurm", "Slurm: FIFO + backfill", "slurm", None),
         DemoPolicy("las-nice", "2D-LAS, nice only", "discretized-las", by_nice),
         DemoPolicy("las-requeue", "2D-LAS, nice + requeue", "las", RequeuePlanner(by_nice, Consolidated())),
-        DemoPolicy("srsf-nice", "SRSF by time limit, nice only", "srsf", Planner(srsf, "srsf", EVERY_USER)),
+        DemoPolicy("srsf-nice", "SRSF by time limit, nice only", "srsf", Planner(srsf, "srsf", EVERY_PARTITION)),
     )
 
 

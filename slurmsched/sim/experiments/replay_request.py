@@ -21,6 +21,7 @@ from slurmsched.protocols import Placement, knows_gpu_parts
 from slurmsched.sim.ideal.ideal_planner import FILLINGS, Filling
 from slurmsched.sim.traces.trace_io import SHIPPED
 
+UNRANKED_POLICIES = ("slurm", "easy")  # Slurm alone: they rank no jobs, so no job can lose its GPUs to another
 SAMPLES = "tiresias_samples"
 TOKENS = re.compile(r"(?<=[=,\[{\s])(?:\"(?:\\.|[^\"\\])*\"|'[^']*')|.", re.DOTALL)  # a text in quotes, or a character
 RECORDED_PHYSICS = "recorded"  # the physics without any

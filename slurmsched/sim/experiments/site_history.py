@@ -40,7 +40,7 @@ CANDIDATES = ("sjf", "srsf", "smallest", "response-ratio", "response-ratio:gpus_
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class GroupLoss:
     """The group whose mean wait grows most. change_h: by how much [h]. times: over its mean wait before."""
 
     name: str = ""
@@ -56,7 +56,7 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class PolicyVerdict:
     """One policy against Slurm alone on a trace, over the jobs that ended under both.
 
     mean_wait, p95_wait, p99_jct: over Slurm's.
@@ -69,8 +69,8 @@ class Judged:
     p95_wait: float
     p99_jct: float
     mean_wait_h: float
-    user: Loss
-    size: Loss
+    user: GroupLoss
+    size: GroupLoss
     same: bool
 
     @property
@@ -79,7 +79,9 @@ class Judged:
         return not (self.user.clear or self.size.clear)
 
 
-def judged(policy: str, trace: Trace, tenants: JobTenants, ours: JobOutcomes, slurm: JobOutcomes) -> Judged:
+def policy_verdict(
+    policy: str, trace: Trace, tenants: JobTenants, ours: JobOutcomes, slurm: JobOutcomes
+) -> PolicyVerdict:
     """How a policy does on the jobs that ended under it and under Slurm."""
     both, other = ended_in_both(ours, slurm), ended_in_both(slurm, ours)
     wait_s, base_s = ours.delay_s[both], slurm.delay_s[other]
@@ -90,24 +92,25 @@ def judged(policy: str, trace: Trace, tenants: JobTenants, ours: JobOutcomes, sl
     gpus = ours.gpus[both]
     sizes = {f"{name} GPU{'s' * (name != '1')}": (gpus >= low) & (gpus <= (high or np.inf))
              for name, low, high in SIZE_CLASSES}  # fmt: skip
-    return Judged(
+    return PolicyVerdict(
         policy, _times(wait_s.mean(), base_s.mean()), _times(*(np.percentile(each, 95) for each in (wait_s, base_s))),
         _times(*(np.percentile(each, 99) for each in (jct_s, base_jct_s))), float(wait_s.mean()) / 3_600,
-        worst(users, wait_s, base_s), worst(sizes, wait_s, base_s), bool(np.abs(wait_s - base_s).max(initial=0) < 1.0),
+        worst_loss(users, wait_s, base_s), worst_loss(sizes, wait_s, base_s),
+        bool(np.abs(wait_s - base_s).max(initial=0) < 1.0),
     )  # fmt: skip
 
 
-def worst(groups: Mapping[str, Bools], wait_s: Floats, base_s: Floats) -> Loss:
+def worst_loss(groups: Mapping[str, Bools], wait_s: Floats, base_s: Floats) -> GroupLoss:
     """The group of at least FEWEST jobs whose mean wait grows most."""
     found = [
-        Loss(name, float(wait_s[chosen].mean() - base_s[chosen].mean()) / 3_600,
+        GroupLoss(name, float(wait_s[chosen].mean() - base_s[chosen].mean()) / 3_600,
              _times(wait_s[chosen].mean(), base_s[chosen].mean()))
         for name, chosen in groups.items() if chosen.sum() >= FEWEST
     ]  # fmt: skip
-    return max(found, key=lambda loss: loss.change_h, default=Loss())
+    return max(found, key=lambda loss: loss.change_h, default=GroupLoss())
 
 
-def choose(rows: Sequence[Judged]) -> Judged | None:
+def proposed_policy(rows: Sequence[PolicyVerdict]) -> PolicyVerdict | None:
     """The policy to propose: least mean wait among those that harm nobody clearly; None where none saves enough."""
     good = [row for row in rows if row.harmless and not row.same and row.mean_wait < BETTER]
     return min(good, key=lambda row: row.mean_wait, default=None)
@@ -124,7 +127,7 @@ COLUMNS = (
 )
 
 
-def table(rows: Sequence[Judged], slurm_wait_h: float) -> Iterator[tuple[str, ...]]:
+def verdict_rows(rows: Sequence[PolicyVerdict], slurm_wait_h: float) -> Iterator[tuple[str, ...]]:
     """The cells of COLUMNS, Slurm alone first."""
     yield "slurm", f"{slurm_wait_h:.2f}", "1.00x", "1.00x", "1.00x", "", ""
     for row in rows:
@@ -155,9 +158,9 @@ class HistoryProposal:
     notes: how far to trust it, what it rests on, and what was left out.
     """
 
-    policy: Judged | None
-    rows: tuple[Judged, ...]
-    preempting: Judged
+    policy: PolicyVerdict | None
+    rows: tuple[PolicyVerdict, ...]
+    preempting: PolicyVerdict
     slurm_wait_h: float
     days: int
     jobs: int
@@ -178,7 +181,7 @@ class HistoryProposal:
         """What was compared, the table, and what is proposed, for people."""
         yield f"{self.jobs:,} jobs of the last {self.days} days, replayed in the model of slurmctld. The last row takes"
         yield "GPUs from running jobs, as if every job had a checkpoint; the others only order the queue."
-        rows = [COLUMNS_PLAIN, *table((*self.rows, self.preempting), self.slurm_wait_h)]
+        rows = [COLUMNS_PLAIN, *verdict_rows((*self.rows, self.preempting), self.slurm_wait_h)]
         widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
         for row in rows:
             yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -187,10 +190,11 @@ class HistoryProposal:
 
     def _conclusion(self) -> Iterator[str]:
         if self.policy is None:
-            yield f"No policy saves {1 - BETTER:.0%} of the mean wait without a clear loss for somebody."
+            yield f"No policy saves {1 - BETTER:.0%} of the mean wait without a clear loss for a user or a size of job."
             yield "fifo changes least."
         else:
-            yield f"{self.policy.policy} saves most of the mean wait of those under which nobody clearly loses."
+            saver = f"{self.policy.policy} saves most of the mean wait"
+            yield f"{saver} of those under which no user and no size of job clearly loses."
             yield f"Who loses most by it: {self.policy.user}; {self.policy.size}."
         verdict = "would save more" if self.preempt else "is not worth it"
         yield f"Preemption: {verdict} ({self.preempting.mean_wait:.2f}x of Slurm's mean wait); it stays off here."
@@ -293,7 +297,7 @@ def propose(
     if len(made) < len(every) or not all(each.complete for each in made):
         raise InputError("the comparison was interrupted; nothing is proposed")
     slurm, *others, preempting = _judged_schedules(trace, made)
-    return HistoryProposal(choose(others), tuple(others), preempting, slurm.mean_wait_h, days, len(trace),
+    return HistoryProposal(proposed_policy(others), tuple(others), preempting, slurm.mean_wait_h, days, len(trace),
                            tuple(_trust(recorded, made)))  # fmt: skip
 
 
@@ -306,6 +310,6 @@ def _trust(recorded: RecordedTrace, made: Sequence[PlayedCase]) -> Iterator[str]
     yield f"{assumptions_text(compared.assumptions)}."
 
 
-def _judged_schedules(trace: Trace, made: Sequence[PlayedCase]) -> list[Judged]:
+def _judged_schedules(trace: Trace, made: Sequence[PlayedCase]) -> list[PolicyVerdict]:
     tenants, first = JobTenants.find(trace), made[0].outcomes
-    return [judged(each.title, trace, tenants, each.outcomes, first) for each in made]
+    return [policy_verdict(each.title, trace, tenants, each.outcomes, first) for each in made]

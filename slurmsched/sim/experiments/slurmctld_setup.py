@@ -33,7 +33,7 @@ from slurmsched.protocols import ChangingPolicy, DecidingPlanner, Placement, Pol
 from slurmsched.resources.allocated import AllocatedGpus, holding
 from slurmsched.sim.cluster_layout import DEFAULT_PARTITION, ClusterDescription, ClusterLayout
 from slurmsched.sim.experiments.released_policies import make_policy
-from slurmsched.sim.experiments.replay_request import RECORDED_PHYSICS, ReplayRequest, make_placement
+from slurmsched.sim.experiments.replay_request import RECORDED_PHYSICS, UNRANKED_POLICIES, ReplayRequest, make_placement
 from slurmsched.sim.experiments.replay_result import COMPILE_FROM_JOBS, SLURM_INTERVAL_S, PreparedReplay, ReplayResult
 from slurmsched.sim.moldable_starts import EVERY_PARTITION, MOLDABLE, ExpectedStartPlanner
 from slurmsched.sim.replay_stores import MemoryStore, learns_from_ended_jobs
@@ -188,8 +188,6 @@ def _running_first(order: Int64s, firm: Bools, ranked: Bools) -> Int64s:
 
 # A replay on the model of slurmctld.
 
-BARE = ("slurm", "easy")  # policies that are Slurm alone
-
 
 @dataclass(frozen=True, slots=True)
 class PlannerWithStore:
@@ -215,7 +213,7 @@ def slurm_setup(trace: Trace, described: ClusterDescription, request: ReplayRequ
     """Raises ConfigError or InputError for words that name nothing or mean nothing here."""
     word, _, parameters, _ = request.discipline
     _refuse_what_only_ideal_has(request, word)
-    if word in BARE and parameters:
+    if word in UNRANKED_POLICIES and parameters:
         raise ConfigError(f"{word} is Slurm alone and has no parameter {min(parameters)!r}", key="policy")
     steering = _steering(request)
     chosen = request.backfill or ("easy" if word == "easy" else "")
@@ -263,7 +261,7 @@ def _tiers(request: ReplayRequest) -> tuple[Tier, ...]:
 
 def _steering(request: ReplayRequest) -> PlannerWithStore:
     word, name, parameters, _ = request.discipline
-    policy = None if word in BARE else make_policy(name, parameters)
+    policy = None if word in UNRANKED_POLICIES else make_policy(name, parameters)
     tiers, starvation = _tiers(request), StarvationConfig(age_cap_s=request.age_cap_s)
     resizes = bool(request.settings.get("resizes"))
     lever = MOLDABLE if request.moldable else LeverConfig(size=resizes)

@@ -376,7 +376,7 @@ def beside_published(name: str, ours: Mapping[str, float]) -> TraceSection:
 
 def _verdict(published: PublishedFigure, value: float) -> str:
     if value != value:
-        return "not reproduced: the trace does not tell"
+        return "not reproduced: not in the trace"
     return (
         "reproduced" if abs(value - published.value) <= published.precision * (1 + 1e-9) else "not reproduced: differs"
     )

@@ -130,7 +130,7 @@ def wired_classes(
         for warning in wiring.warnings:
             warn(f"{links or files.gres_conf}: {warning}")
         if files.named and wiring.bandwidth_gb_per_s.any() and (pairs := unknown_links(wiring)):
-            problem = f"the link between GPU{pairs[0][0]} and GPU{pairs[0][1]} is not told"
+            problem = f"the link between GPU{pairs[0][0]} and GPU{pairs[0][1]} is not known"
             others = f", nor {pluralize(len(pairs) - 1, 'other')}" if len(pairs) > 1 else ""
             source = str(links or files.gres_conf)
             raise InputError(f"{problem}{others}; the true links of all pairs are needed", source=source)

@@ -57,7 +57,7 @@ def test_fit__starts_waits_and_wrong_options(run, cluster):
     assert (starts.code, waits.code) == (0, 10)
     assert "starts now on 1 of these nodes" in starts.out
     assert "n3: down" in waits.out
-    assert "what Slurm picks: told of jobs of one node, such as by --nodes=1\n" in run("fit", "--gpus=2").out
+    assert "what Slurm picks: shown only for jobs of one node, such as by --nodes=1\n" in run("fit", "--gpus=2").out
     assert "--nodes=1" in waits.out
     for same in (("--gres=gpu:v100:4",), ("--gres=gpu:4",)):
         assert run("fit", *same).out.splitlines()[0].endswith("starts now on 1 of these nodes; Slurm chooses")

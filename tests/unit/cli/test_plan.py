@@ -65,7 +65,7 @@ def test_plan__names_jobs_left_alone(run, fakes):
 def test_plan__names_partitions_that_slurm_does_not_know(run, fakes, site):
     """A misspelt partition would manage nothing without a word."""
     site.write_text(site.read_text().replace('["*"]', '["gpu", "gpuu"]'))
-    assert "note: scope.partitions names what Slurm does not know: gpuu" in run("plan").out
+    assert "note: scope.partitions names partitions that Slurm does not have: gpuu" in run("plan").out
 
 
 def test_plan_and_queue__count_ranks_alike(run, fakes):

@@ -323,7 +323,8 @@ class LedgerSuite:
         with engine.begin() as connection:
             connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
         engine.dispose()
-        said = f"has schema 9999, this slurmsched knows {schema.HEAD}; install the newer slurmsched again"
+        newest = f"the newest schema of this slurmsched is {schema.HEAD}"
+        said = f"has schema 9999, {newest}; install the newer slurmsched again"
         with pytest.raises(LedgerError, match=said):
             reopen()
         with pytest.raises(LedgerError, match=said):

@@ -314,7 +314,7 @@ def test_kept__is_reserved_or_planned_for_somebody() -> None:
     assert found[1].text.endswith(": 8 idle GPUs, 8.0 GPU h (reservation slurmsched-1a2b3c-28-99)")
     assert "\x1b" not in found[2].text
     assert idle_line(look, 0, details, found) == (
-        "8 GPUs are idle on nodes that are kept for nobody, 24 on nodes that are reserved or planned"
+        "8 GPUs are idle on nodes that are kept for no job, 24 on nodes that are reserved or planned"
     )
     own = at({"partition": "gpu", "reservation": "maint"})
     assert "maintenance" not in [one.whom for one in kept_nodes(own, 0, details)]

@@ -271,10 +271,10 @@ def test_loader__is_confirmed_by_pyslurm():
     for other, words in (({"name": "z", "qos": "z"}, "name, qos"), ({"name": "z", "submit_time": 3}, "submit_time")):
         with pytest.raises(ValueError, match=f"not of this library: job 7 has another {words}$"):
             load({}, shown=lambda job_id, other=other: Job.load(job_id, **other))
-    with pytest.raises(ValueError, match="pyslurm knows none of the jobs"):
+    with pytest.raises(ValueError, match="pyslurm finds none of the jobs"):
         load({}, shown=lambda job_id: {}[job_id])
     shifted = HEADER.replace("uint32_t job_id; uint32_t array_job_id;", "uint32_t array_job_id; uint32_t job_id;")
-    with pytest.raises(ValueError, match="pyslurm knows none of the jobs"):
+    with pytest.raises(ValueError, match="pyslurm finds none of the jobs"):
         JobLoader(ClientLibrary([WAITING]), shifted, Job.load).load()
     asked: list[int] = []
     library = ClientLibrary([])
@@ -326,7 +326,7 @@ def test_loader__confirms_the_length_of_a_record():
     loader = JobLoader(library, HEADER, lambda job_id: Job.load(job_id, library.jobs))
     assert loader.load()["job_id"].tolist() == [7]
     library.jobs = [WAITING | {"job_id": job_id} for job_id in (7, 8, 9)]
-    with pytest.raises(ValueError, match="not of this library: pyslurm knows none of the jobs"):
+    with pytest.raises(ValueError, match="not of this library: pyslurm finds none of the jobs"):
         loader.load()
 
 

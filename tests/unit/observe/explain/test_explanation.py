@@ -347,7 +347,7 @@ def test_why_not__a_whole_node_has_to_be_empty(record, partition, whole):
         snapshot([{"gpus": 1}], [USED, EMPTY], partitions=[{"name": "gpu", "exclusive": partition}]),
         JobDetails(record),
     )
-    assert ("wants the whole node" in why_not(at, 0, "n1", details)) is whole
+    assert ("asks for the whole node" in why_not(at, 0, "n1", details)) is whole
     assert why_not(at, 0, "n2", details) == ""
 
 
@@ -598,7 +598,7 @@ def test_explain__says_that_the_policy_makes_a_job_wait():
     # The second: a renewal that was not sent. The last: of a start that somebody else changed.
     records = (replace(later, sent=60.0), replace(later, values=(60.0,)), replace(later, sent=0.0), later)
     told = [explain(snapshot([job], "1x8", overrides=(record,)), None, 0, JobDetails()).because for record in records]
-    assert ["The policy wants it to start later" in because for because in told] == [True, True, False, False]
+    assert ["The policy starts it later" in because for because in told] == [True, True, False, False]
 
 
 def test_explain__component_names_the_others():

@@ -158,7 +158,7 @@ def test_begin__nobody_leaves_for_a_gang_while_slurm_has_not_told_its_topology()
     found = begun(replace(at, topology=replace(at.topology, slurm_known=False)), [9, 8])
     assert moves(found) == [(8, "n1", [1])]
     assert [(each.job_id, each.rule) for each in found.refused] == [(9, "constraint")]
-    assert "has not told" in found.refused[0].reason
+    assert "not read yet" in found.refused[0].reason
 
 
 def test_begin__a_gang_takes_nodes_by_slurms_blocks_not_by_a_files():

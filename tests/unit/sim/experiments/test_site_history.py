@@ -19,16 +19,16 @@ from slurmsched.model.trace import RecordedTrace, Trace
 from slurmsched.observe.fairness import JobTenants
 from slurmsched.sim.experiments import site_history
 from slurmsched.sim.experiments.site_history import (
+    GroupLoss,
     HistoryProposal,
-    Judged,
-    Loss,
-    choose,
-    judged,
+    PolicyVerdict,
+    policy_verdict,
     propose,
+    proposed_policy,
     pull_days,
     site_folder,
     startable_now,
-    table,
+    verdict_rows,
 )
 from slurmsched.slurm.site import DiscoveredSite, GpuPartition
 
@@ -134,8 +134,15 @@ def test_propose__says_how_far_to_trust_a_history(conf: Path, tmp_path: Path) ->
     assert assumed.startswith("Assumed: model slurmctld; ") and "are left out" in assumed
 
 
-SJF = Judged(
-    "response-ratio:gpus_power=0.33", 0.7, 0.8, 1.1, 2.8, Loss("bob", 0.4, 1.1), Loss("1 GPU", -1.0, 0.8), False
+SJF = PolicyVerdict(
+    "response-ratio:gpus_power=0.33",
+    0.7,
+    0.8,
+    1.1,
+    2.8,
+    GroupLoss("bob", 0.4, 1.1),
+    GroupLoss("1 GPU", -1.0, 0.8),
+    False,
 )
 PREEMPT = replace(SJF, policy="discretized-las +preempt", mean_wait=0.4)
 SITE = DiscoveredSite("26.05.5", "lab", "slurm", True, True, (GpuPartition("gpu", 4, 32),))
@@ -161,7 +168,7 @@ def test_first_config__says_that_no_policy_helps() -> None:
         SITE, ("gpu",), proposal=HistoryProposal(None, (), replace(PREEMPT, mean_wait=0.99), 4.0, 30, 1_000)
     )
     assert parse_config(tomllib.loads(text)).policy.name == "fifo"
-    assert "# No policy saves 5% of the mean wait without a clear loss for somebody" in text
+    assert "# No policy saves 5% of the mean wait without a clear loss for a user or a size of job" in text
     assert "# Preemption: is not worth it" in text
 
 
@@ -191,8 +198,8 @@ def outcomes(wait_h):
     )  # fmt: skip
 
 
-def verdict(wait_h, slurm_h=4.0) -> Judged:
-    return judged("new", TRACE, JobTenants.find(TRACE), outcomes(wait_h), outcomes(slurm_h))
+def verdict(wait_h, slurm_h=4.0) -> PolicyVerdict:
+    return policy_verdict("new", TRACE, JobTenants.find(TRACE), outcomes(wait_h), outcomes(slurm_h))
 
 
 def test_judged__gives_waits_over_slurms():
@@ -206,9 +213,9 @@ def test_judged__names_user_and_size_that_lose_most():
     """By their own mean wait before."""
     small_wait_less = np.where(TRACE.gpus == 1, 1.0, 9.0)
     found = verdict(small_wait_less)
-    assert found.size == Loss("5-8 GPUs", 5.0, 2.25)
+    assert found.size == GroupLoss("5-8 GPUs", 5.0, 2.25)
     by_user = verdict(np.where(TRACE.user.codes == 0, 2.0, 5.5))
-    assert by_user.user == Loss("bob", 1.5, 1.375)
+    assert by_user.user == GroupLoss("bob", 1.5, 1.375)
     assert not found.harmless
     assert not by_user.harmless
 
@@ -219,7 +226,7 @@ def test_judged__names_user_and_size_that_lose_most():
 def test_loss__is_clear_beyond_an_hour_and_a_quarter(bob_h, clear):
     """Both: an hour of a wait of a week is none, nor is twice a wait of a minute."""
     assert verdict(np.where(TRACE.user.codes == 0, 4.0, bob_h)).user.clear is clear
-    assert Loss("x", 2.0, 1.2).clear is False
+    assert GroupLoss("x", 2.0, 1.2).clear is False
 
 
 def test_judged__says_when_nothing_changes():
@@ -228,8 +235,8 @@ def test_judged__says_when_nothing_changes():
 
 
 def row(policy, mean_wait, *, harm=False, same=False):
-    loss = Loss("bob", 9.0, 2.0) if harm else Loss("bob", 0.5, 1.1)
-    return Judged(policy, mean_wait, 1.0, 1.0, 1.0, loss, Loss(), same)
+    loss = GroupLoss("bob", 9.0, 2.0) if harm else GroupLoss("bob", 0.5, 1.1)
+    return PolicyVerdict(policy, mean_wait, 1.0, 1.0, 1.0, loss, GroupLoss(), same)
 
 
 @pytest.mark.parametrize(
@@ -245,13 +252,13 @@ def row(policy, mean_wait, *, harm=False, same=False):
 )
 def test_choose__takes_the_least_wait_that_harms_nobody(rows, expected):
     """None where no policy helps."""
-    found = choose(rows)
+    found = proposed_policy(rows)
     assert (found and found.policy) == expected
 
 
 def test_table__puts_slurm_first_and_says_who_loses():
     """A policy that changes nothing is said to be the same."""
-    rows = list(table([row("a", 0.8), row("b", 1.0, same=True)], 4.0))
+    rows = list(verdict_rows([row("a", 0.8), row("b", 1.0, same=True)], 4.0))
     assert rows[0][:3] == ("slurm", "4.00", "1.00x")
     assert rows[1][-2:] == ("bob +0.5 h (1.10x)", "nobody")
     assert rows[2][2:5] == ("same", "same", "same")

@@ -128,7 +128,7 @@ def test_beside__says_what_is_reproduced() -> None:
     }
     assert (verdicts["median_duration_s"], verdicts["mean_gpus"]) == ("reproduced", "reproduced")
     assert (verdicts["jobs"], verdicts["mean_wait_s"]) == (
-        "not reproduced: differs", "not reproduced: the trace does not tell",
+        "not reproduced: differs", "not reproduced: not in the trace",
     )  # fmt: skip
 
 
