@@ -118,6 +118,7 @@ class HeldNodes:
 # The jobs of a simulated slurmctld.
 
 
+ROUNDING_S = 1e-4  # a run that ends at a checkpoint has reached it, whatever the sum of its floats says
 FEW = 8  # rows that come to a queue in order, up to which each is put in its place
 
 
@@ -378,7 +379,8 @@ class SimulatedJobs:
         if step == 0 or total >= self.trace.duration_s[row]:
             return total
         kept = float(self.saved_s[row]) if self.safe_s[row] <= now_s else 0.0
-        return max(float(self.kept_s[row]), kept, total // step * step if step < math.inf else 0.0)
+        steps = (total + ROUNDING_S) // step * step if step < math.inf else 0.0
+        return max(float(self.kept_s[row]), kept, steps)
 
     def _restart_cost_s(self, row: int) -> float:
         return self.model.restart_cost_s if self.restarts[row] else 0.0

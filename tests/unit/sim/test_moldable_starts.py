@@ -111,6 +111,17 @@ def test_resizes__a_running_job_grows_after_its_next_checkpoint(checkpoint_s: fl
     assert (without.end_s[0], without.preemptions.tolist()) == (20_000.0, [0, 0])
 
 
+def test_resizes__nothing_is_lost_at_a_checkpoint() -> None:
+    """A job leaves at its checkpoint, whenever it started and however fast it is: the work up to there survives."""
+    rng, model = np.random.default_rng(1), SlurmctldSettings(checkpoint_s=900.0, resizes=True)
+    job = SimulatedSlurmctld(TWO, [8], model, requests=SubmittedRequests.plain(2)).job
+    job.trace = TWO.with_columns(duration_s=np.full(2, 1e5))
+    for start_s, speed in zip(rng.uniform(0, 1e7, 50).tolist(), rng.choice([1.0, 0.55, 1.7], 50), strict=True):
+        job.start_s[0], job.speed[0], job.kept_s[0] = start_s, speed, 0.0
+        job.stop(0, job.checkpoint(0, start_s + 1_000.0))
+        assert job.kept_s[0] == pytest.approx((1_000.0 * speed // 900.0 + 1) * 900.0)
+
+
 def test_resizes__not_where_a_restart_costs_more() -> None:
     """With 60 s to go; the job says by its progress how much that is."""
     short = GROWS.with_columns(duration_s=np.array([2_100.0, 2_000.0]))
