@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -122,8 +123,21 @@ def least_interference(snapshot: Snapshot, order: Int64s, lost: Lost, most: int)
 # Guests of which a host has one, where its GPUs are used least.
 
 
+class MeasuredCosts(NamedTuple):
+    """What the daemon measured of jobs beside each other.
+
+    kinds: of each job; "" = nothing was measured of it.
+    costs: GPUs -> kind of the guest and of the host -> speed that the guest loses; infinity = the host loses too much.
+    """
+
+    kinds: Sequence[str]
+    costs: Mapping[int, Mapping[tuple[str, str], float]]
+
+
 # Over 30 lines: a third is the docstring with the rules.
-def idlest_hosts(snapshot: Snapshot, order: Int64s, able: Bools, guest: Bools, use: Floats) -> Int64s:
+def idlest_hosts(
+    snapshot: Snapshot, order: Int64s, able: Bools, guest: Bools, use: Floats, seen: MeasuredCosts | None = None
+) -> Int64s:
     """Job on whose GPUs each is to run, ALONE for none. (N,) ids.
 
     Jobs that are no guests get GPUs of their own as far as these go, in order. Guests get what is free after that. Each
@@ -132,24 +146,25 @@ def idlest_hosts(snapshot: Snapshot, order: Int64s, able: Bools, guest: Bools, u
     - It has its own GPUs.
     - It has the guest's size.
     - It has no guest.
-    - It uses its GPUs less than all the time.
+    - It uses its GPUs less than all the time, or the daemon measured it beside such a guest.
 
     Of several it is the one where the guest is already, else the one whose GPUs are used least, then the first of the
-    order.
+    order. Where a pair was measured, what the guest loses counts as the use.
 
     order: rows of the jobs, those that are no guests first.
     able: (N,) jobs that hold GPUs or may start.
     use: (N,) part of the time that each job uses its GPUs.
+    seen: what was measured, if anything.
     Source: Xiao et al. (AntMan), OSDI '20, section 4.
     """
     jobs, found, free = snapshot.jobs, np.full(len(snapshot.jobs), ALONE, np.int64), cluster_gpus(snapshot)
     gpus, before, own = jobs.gpus.tolist(), _pairs(snapshot), set[int]()
     before |= {first: row for row, first in before.items() if guest[first] and not guest[row]}  # it came later
-    hosts, guests = list[int](), list[int]()
+    hosts, guests, kinds = list[int](), list[int](), [""] * len(found) if seen is None else seen.kinds
     for row in order[able[order]].tolist():
         if gpus[row] <= free and not (guest[row] and before.get(row, ALONE) in own):
             free -= gpus[row]
-            if not guest[row] and use[row] < 1.0:
+            if not guest[row] and (use[row] < 1.0 or kinds[row]):
                 hosts.append(row)
                 own.add(row)
         elif guest[row]:
@@ -158,12 +173,16 @@ def idlest_hosts(snapshot: Snapshot, order: Int64s, able: Bools, guest: Bools, u
     for row in [row for row in guests if before.get(row, ALONE) in own]:
         found[row] = jobs.job_id[before[row]]
         taken.add(before[row])
-    idle: dict[int, deque[int]] = {}
-    for host in sorted((host for host in hosts if host not in taken), key=lambda host: use[host]):
-        idle.setdefault(gpus[host], deque()).append(host)
-    for row in guests:
-        if found[row] == ALONE and (queue := idle.get(gpus[row])):
-            found[row] = jobs.job_id[queue.popleft()]
+    idle: dict[int, dict[str, deque[tuple[int, int]]]] = {}
+    for place, host in enumerate(sorted((host for host in hosts if host not in taken), key=lambda host: use[host])):
+        idle.setdefault(gpus[host], {}).setdefault(kinds[host], deque()).append((place, host))
+    for row in [row for row in guests if found[row] == ALONE]:
+        heads = [(use[queue[0][1]], queue[0][0], kind) for kind, queue in idle.get(gpus[row], {}).items() if queue]
+        if seen is not None:
+            costs = seen.costs[gpus[row]]
+            heads = [(costs.get((kinds[row], kind), use_), place, kind) for use_, place, kind in heads]
+        if heads and (least := min(heads))[0] < 1.0:
+            found[row] = jobs.job_id[idle[gpus[row]][least[2]].popleft()[1]]
     return found
 
 

@@ -257,17 +257,17 @@ class GroupSpeeds:
         if len(group) == 1:
             return KeptSpeeds((1.0,), "alone")
         base = self._published(group, gpus)
-        own = [self._own(group, mine, gpus) for mine in range(len(group))]
+        own = [self.measured_kept(group, mine, gpus) for mine in range(len(group))]
         kept = tuple(each if here is None else here for here, each in zip(own, base.kept, strict=True))
         return KeptSpeeds(kept, base.source if None in own else "profiles")
 
     def kept_by(self, group: Sequence[str], mine: int, gpus: int) -> tuple[float, str]:
         """As kept, of one job of the group: its share, and how that one is known."""
         found = self.kept(group, gpus)
-        return found.kept[mine], found.source if self._own(group, mine, gpus) is None else "profiles"
+        return found.kept[mine], found.source if self.measured_kept(group, mine, gpus) is None else "profiles"
 
-    def _own(self, group: Sequence[str], mine: int, gpus: int) -> float | None:
-        """What a job keeps by our own profiles; None where they lack a pair."""
+    def measured_kept(self, group: Sequence[str], mine: int, gpus: int) -> float | None:
+        """What a job of the group keeps by our own profiles; None where they lack a pair."""
         own = own_pairs(self.measured, gpus) if self.measured else {}
         pairs = [(group[mine], other) for place, other in enumerate(group) if place != mine]
         return math.prod(min(own[pair], 1.0) for pair in pairs) if all(pair in own for pair in pairs) else None

@@ -7,14 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from slurmsched.allocation.job_packing import idlest_hosts
+from slurmsched.allocation.job_packing import MeasuredCosts, idlest_hosts
 from slurmsched.allocation.job_times import cluster_gpus
-from slurmsched.estimators.group_speeds import MURI, gpu_share, stage_table
+from slurmsched.estimators.group_speeds import MURI, gpu_share, own_pairs, stage_table
+from slurmsched.estimators.throughput_table import kind_of_job
 from slurmsched.model import JobChanges, PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.hints import hint_column, parse_hints
 from slurmsched.model.ordering import arrival_s, ordered
-from slurmsched.model.parameters import check_words, named_numbers
+from slurmsched.model.parameters import Part, check_ranges, check_words, named_numbers
 from slurmsched.model.policy_info import ANY_PARTITION, NEEDS_PREEMPTION, NO_SHARED_GPUS
 from slurmsched.resources.allocated import holding
 from slurmsched.resources.startable_jobs import startable
@@ -31,6 +32,9 @@ class AntMan:
     opportunistic: names of QOS.
     stages: a table of stages, from which the use of GPUs comes, or "muri", which is shipped. A job whose model is not
     in it counts as one that uses its GPUs all the time, so that nobody runs beside it. So does one with `share=no`.
+    measured: file of profiles with measured pairs; "" = that of the configuration. Where a pair was measured, what the
+        guest loses there counts in place of the use of GPUs.
+    keeps: least share of its speed, as measured, that a guaranteed job keeps beside a guest.
     Raises ConfigError for a quota that is none, InputError for a table that cannot be read.
     Source: Xiao et al. (AntMan), OSDI '20, section 4.
     """
@@ -41,8 +45,8 @@ class AntMan:
         "Xiao et al.: AntMan, OSDI 2020",
         left_out=(
             "The framework that shrinks the memory of opportunistic jobs and delays their kernels: replays count with "
-            "it. Use of GPUs as measured: it comes from a table of stages. Guaranteed jobs over their quota wait, and "
-            "do not become opportunistic.",
+            "it. Use of GPUs as measured: it comes from a table of stages, or from measured pairs. Guaranteed jobs "
+            "over their quota wait, and do not become opportunistic.",
             ANY_PARTITION,
         ),
         needs=(PolicyInput.PROFILE,),
@@ -55,8 +59,11 @@ class AntMan:
     quotas: tuple[str, ...] = ()
     opportunistic: tuple[str, ...] = ()
     stages: str = MURI
+    measured: str = ""
+    keeps: Part = 0.9
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         named_numbers("quotas", self.quotas, '["ACCOUNT=GPUS"]')
         check_words("opportunistic", self.opportunistic)
         stage_table(self.stages)
@@ -68,7 +75,8 @@ class AntMan:
         able = (holding(jobs) | startable(snapshot)) & (jobs.gpus > 0)
         within = self._within_quota(snapshot, order, able & ~guest)
         waits = able & ~guest & ~within
-        host = idlest_hosts(snapshot, order, able & ~waits, guest, self._gpu_share(snapshot))
+        use, seen = self._gpu_share(snapshot), self._measured_costs(snapshot)
+        host = idlest_hosts(snapshot, order, able & ~waits, guest, use, seen)
         start_s = np.where(waits, np.inf, -np.inf)
         why = {"opportunistic": guest.astype(np.int64), "submit_s": arrival_s(jobs), "beside": host}
         return Ranking(order, why=why, changes=JobChanges(beside=host, start_s=start_s))
@@ -85,6 +93,21 @@ class AntMan:
                 if account in free:
                     free[account] -= gpus
         return found
+
+    def _measured_costs(self, snapshot: Snapshot) -> MeasuredCosts | None:
+        """What the daemon measured of guests beside hosts; None without a file. A job with share=no is not measured."""
+        if not self.measured:
+            return None
+        jobs, found = snapshot.jobs, dict[int, dict[tuple[str, str], float]]()
+        for gpus in set(jobs.gpus.tolist()):
+            kept = own_pairs(self.measured, gpus)
+            found[gpus] = {(guest, host): 1.0 - min(share, 1.0) if kept[host, guest] >= self.keeps else np.inf
+                           for (guest, host), share in kept.items() if (host, guest) in kept}  # fmt: skip
+        hosts = {gpus: {host for _, host in pairs} for gpus, pairs in found.items()}
+        alone = (hint_column(jobs, "share") == 0.0).tolist()
+        kinds = [kind_of_job(jobs, row) for row in range(len(jobs))]
+        rows = zip(kinds, jobs.gpus.tolist(), alone, strict=True)
+        return MeasuredCosts(["" if lone or kind not in hosts[gpus] else kind for kind, gpus, lone in rows], found)
 
     def _gpu_share(self, snapshot: Snapshot) -> Floats:
         """Part of the time that each job uses its GPUs; 1 where that is not known, and with share=no. (N,)."""

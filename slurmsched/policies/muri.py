@@ -10,9 +10,19 @@ import numpy as np
 
 from slurmsched.allocation.job_groups import JobGroup, Members, candidates, matched_groups
 from slurmsched.allocation.job_times import cluster_gpus, remaining_on_reference_s, service
-from slurmsched.estimators.group_speeds import ALONE, MOST_JOBS, MURI, StageTimes, group_time, stage_table, stages_of
+from slurmsched.estimators.group_speeds import (
+    ALONE,
+    MOST_JOBS,
+    MURI,
+    GroupSpeeds,
+    StageTimes,
+    group_time,
+    own_pairs,
+    stage_table,
+    stages_of,
+)
 from slurmsched.estimators.requested_time import Hint
-from slurmsched.estimators.throughput_table import job_kind
+from slurmsched.estimators.throughput_table import job_kind, kind_of_job
 from slurmsched.model import JobChanges, PolicyFamily, PolicyInfo, PolicyInput, PolicyLever, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.hints import parse_hints
@@ -26,7 +36,8 @@ from slurmsched.resources.startable_jobs import startable
 
 ORDERS = ("srsf", "2d-las")
 RESOURCES = 4  # storage, CPU, GPU, network
-Kind = tuple[StageTimes, int]  # of a job: its stages and the memory that it needs on each GPU [GiB]
+SeenAs = tuple[str, int]  # a kind of job and its GPUs, as the daemon measured pairs of it
+Kind = tuple[StageTimes, int, SeenAs]  # of a job; the second is the memory that it needs on each GPU [GiB]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +52,8 @@ class Muri:
     most: jobs on one GPU.
     stages: a table of stages, or "muri", which is shipped. A job whose model (hint `model`) is not in it runs alone.
     memory_gib: of a GPU; groups whose hints `gpu_mem` add up to more are none. 0 = memory is no limit.
+    measured: file of profiles with measured pairs; "" = that of the configuration. A job of which all pairs in its
+        group were measured keeps what these say, in place of what the stages say.
     estimator: source of expected run times, for srsf.
     Raises ConfigError for a parameter out of range, InputError for a table that cannot be read.
     Source: Zhao et al. (Muri), SIGCOMM '22, sections 4 and 5, and its released code. Memory is ours.
@@ -71,6 +84,7 @@ class Muri:
     most: Annotated[int, Range(1, MOST_JOBS, whole=True)] = MOST_JOBS
     stages: str = MURI
     memory_gib: Annotated[float, Range(0.0, 10_000.0)] = 0.0
+    measured: str = ""
     estimator: Estimator = field(default_factory=Hint)
 
     def __post_init__(self) -> None:
@@ -130,25 +144,52 @@ class Muri:
         hints = parse_hints(snapshot.jobs.comment[row])
         stages = stages_of(self.stages, job_kind(hints.model or "", None), int(snapshot.jobs.gpus[row]))
         alone = stages is None or hints.share is False
-        return ((UNKNOWN if alone else stages, (hints.gpu_mem or 0) if self.memory_gib else 0),)
+        memory = (hints.gpu_mem or 0) if self.memory_gib else 0
+        return ((UNKNOWN if alone else stages, memory, self._seen_as(snapshot, row)),)
+
+    def _seen_as(self, snapshot: Snapshot, row: int) -> SeenAs:
+        """How the daemon measured this job; UNSEEN if it did not, so that kinds stay few."""
+        if not self.measured:
+            return UNSEEN
+        kind, gpus = kind_of_job(snapshot.jobs, row), int(snapshot.jobs.gpus[row])
+        return (kind, gpus) if any(kind in pair for pair in own_pairs(self.measured, gpus)) else UNSEEN
 
     def _efficiency(self, members: Members) -> float:
         """Time that the stages of a group are busy, over that of all resources; 0 for a group that is not to be."""
-        stages = tuple(stages for stages, _ in members)
-        memory = sum(gib for _, gib in members)
+        stages, memory = tuple(stages for stages, _, _ in members), sum(gib for _, gib, _ in members)
         if UNKNOWN in stages or (self.memory_gib and memory > self.memory_gib):
             return 0.0
-        return sum(each.work for each in stages) / (RESOURCES * group_time(stages))
+        if not self._measured(members):
+            return sum(each.work for each in stages) / (RESOURCES * group_time(stages))
+        kept = self._kept_by(members)
+        return (
+            sum(one.work * share / (ALONE * one.iteration) for one, share in zip(stages, kept, strict=True)) / RESOURCES
+        )
+
+    def _measured(self, members: Members) -> bool:
+        """Whether the daemon measured two or more jobs of a group."""
+        return sum(seen != UNSEEN for _, _, seen in members) > 1
+
+    def _kept_by(self, members: Members) -> list[float]:
+        """Share of its speed that each job of a group keeps: as measured, else by stages."""
+        time, speeds = group_time(tuple(stages for stages, _, _ in members)), GroupSpeeds(measured=self.measured)
+        kinds, gpus = [seen[0] for _, _, seen in members], max(seen[1] for _, _, seen in members)
+        own = [speeds.measured_kept(kinds, mine, gpus) for mine in range(len(kinds))]
+        return [stages.iteration * ALONE / time if share is None else share
+                for (stages, _, _), share in zip(members, own, strict=True)]  # fmt: skip
 
     def _kept(self, snapshot: Snapshot, row: int, members: Members) -> float:
         """Share of its speed that a job of this row keeps in a group, in hundredths."""
-        ((own, _),) = self._kinds(snapshot, row)
-        return round(own.iteration * ALONE / group_time(tuple(stages for stages, _ in members)), 2)
+        (own,) = self._kinds(snapshot, row)
+        return round(self._kept_by(members)[members.index(own)], 2)
 
     def _pays(self, members: Members) -> bool:
         """Whether a group is faster than its jobs one after the other."""
-        stages = tuple(stages for stages, _ in members)
+        if self._measured(members):
+            return sum(self._kept_by(members)) >= 1.0
+        stages = tuple(stages for stages, _, _ in members)
         return group_time(stages) <= ALONE * sum(each.iteration for each in stages)
 
 
 UNKNOWN = StageTimes(0.0, 0.0, 0.0, 0.0)
+UNSEEN: SeenAs = ("", 0)

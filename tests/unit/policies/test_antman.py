@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from slurmsched.policies.antman import AntMan
 from slurmsched.sim.experiments.replay_request import ReplayRequest
 from slurmsched.sim.experiments.replay_session import ReplaySession
 from slurmsched.testing import snapshot
-from tests.unit.policies.test_pages import PAGES, table
+from tests.unit.policies.test_pages import PAGES, measured_pairs_file, table
 
 PAGE = (PAGES / "antman.md").read_text(encoding="utf-8")
 
@@ -70,6 +71,18 @@ def test_antman__who_has_no_guest(host: str) -> None:
     """A job of an unknown model, and one that does not share."""
     rows = [{"gpus": 1, "comment": f"slurmsched: {text}"} for text in (host, "share=yes model=a2c")]
     assert ranked(AntMan(), snapshot(rows, "1x1"))[1] == [-1, -1]
+
+
+def test_antman__measured_pairs_come_before_the_use_of_gpus(tmp_path: Path) -> None:
+    """gpt2 goes beside bert, where it was measured to lose less than beside resnet18; unless bert loses too much. A
+    model of unknown use has the guests that were measured beside it, and no others."""
+    path = measured_pairs_file(tmp_path, gpt2_bert=(0.8, 0.85), gpt2_resnet18=(0.3, 0.95), a2c_mine=(0.7, 0.95))
+    assert ranked(AntMan(measured=path), queue())[1] == [-1, -1, 2, 1, -1, -1]
+    assert ranked(AntMan(measured=path, keeps=0.8), queue())[1] == [-1, -1, 1, 2, -1, -1]
+    for guest, host, hint in (("a2c", 7, ""), ("gpt2", -1, ""), ("a2c", -1, "share=no")):
+        rows = [{"job_id": 7, "gpus": 1, "comment": f"slurmsched: model=mine {hint}"},
+                {"job_id": 8, "gpus": 1, "comment": f"slurmsched: share=yes model={guest}"}]  # fmt: skip
+        assert ranked(AntMan(measured=path), snapshot(rows, "1x1"))[1] == [-1, host]
 
 
 def test_antman__a_guaranteed_job_keeps_its_speed_in_a_replay() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from slurmsched.sim.experiments.replay_request import ReplayRequest
 from slurmsched.sim.experiments.replay_session import ReplaySession
 from slurmsched.sim.traces.trace_io import shipped_trace
 from slurmsched.testing import snapshot
-from tests.unit.policies.test_pages import PAGES, table
+from tests.unit.policies.test_pages import PAGES, measured_pairs_file, table
 
 PAGE = (PAGES / "horus.md").read_text(encoding="utf-8")
 
@@ -55,6 +56,21 @@ def test_horus__a_model_without_prediction_shares_with_nobody() -> None:
     """Whatever there is beside it, and however high the cap."""
     rows = [{"gpus": 1, "comment": f"slurmsched: model={model}"} for model in ("other", "a2c")]
     assert beside(Horus(cap=4.0), snapshot(rows, "1x1")) == [-1, -1]
+
+
+def test_horus__measured_pairs_come_before_the_prediction(tmp_path: Path) -> None:
+    """vgg19 goes beside bert, whatever their use adds up to, where it loses less than beside resnet18. A model without
+    prediction shares with those that it was measured beside, unless it does not share."""
+    path = measured_pairs_file(tmp_path, vgg19_bert=(0.9, 0.9), vgg19_resnet18=(0.5, 0.6), mine_bert=(0.9, 0.9))
+    assert beside(Horus(measured=path), queue())[3] == 1
+    assert beside(Horus(measured=path), queue(job1="share=no"))[3] == 2
+    for hint, host in (("", 7), ("share=no", -1)):
+        rows = [{"job_id": 7, "gpus": 1, "comment": f"slurmsched: model=bert {hint}"},
+                {"job_id": 8, "gpus": 1, "comment": "slurmsched: model=mine"}]  # fmt: skip
+        assert beside(Horus(measured=path), snapshot(rows, "1x1")) == [-1, host]
+    rows[0]["comment"] = "slurmsched: model=bert"
+    slow = Horus(measured=measured_pairs_file(tmp_path, mine_bert=(0.4, 0.5)))
+    assert beside(slow, snapshot(rows, "1x1")) == [-1, -1], "they would lose more than the job makes there"
 
 
 def test_horus__jobs_that_may_not_share_hold_nobody_back() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from slurmsched.policies.muri import Muri
 from slurmsched.sim.experiments.replay_request import ReplayRequest
 from slurmsched.sim.experiments.replay_session import ReplaySession
 from slurmsched.testing import snapshot
-from tests.unit.policies.test_pages import PAGES, table
+from tests.unit.policies.test_pages import PAGES, measured_pairs_file, table
 
 
 def six(nodes: str, **hints: str) -> Any:
@@ -71,6 +72,23 @@ def test_muri__a_group_fits_into_the_memory_of_a_gpu() -> None:
     large = six("1x2", **dict.fromkeys(models, "gpu_mem=1") | {"resnet18": "gpu_mem=16"})
     host = beside(Muri(memory_gib=16.0), large)[1]
     assert (host[2], 3 in host, host.count(-1) < 6) == (-1, False, True)
+
+
+def test_muri__measured_pairs_come_before_the_stages(tmp_path: Path) -> None:
+    """What was measured is shown, a group that would be slower than its jobs one by one is none, and groups are matched
+    by it. A job of a larger group keeps the product, if all its pairs were measured."""
+    rows = [{"job_id": at, "gpus": 1, "comment": f"slurmsched: model={model} dur=1h"}
+            for at, model in enumerate(("gpt2", "a2c", "bert", "resnet18"), 1)]  # fmt: skip
+    fast = Muri(measured=measured_pairs_file(tmp_path, gpt2_a2c=(0.9, 0.8)))
+    assert fast.rank(snapshot(rows[:2], "1x1")).why["kept"].tolist() == [0.9, 0.8]
+    slow = Muri(measured=measured_pairs_file(tmp_path, gpt2_a2c=(0.5, 0.45)))
+    assert beside(slow, snapshot(rows[:2], "1x1"))[1] == [-1, -1]
+    four, worse = snapshot(rows, "1x2"), measured_pairs_file(tmp_path, gpt2_a2c=(0.55, 0.5), bert_a2c=(1.0, 0.9))
+    assert (beside(Muri(most=2), four)[1], beside(Muri(most=2, measured=worse), four)[1]) == (
+        [-1, 1, -1, -1], [-1, -1, 2, 1])  # fmt: skip
+    three = Muri(measured=measured_pairs_file(tmp_path, gpt2_a2c=(0.9, 0.9), gpt2_bert=(0.8, 0.9)))
+    by_stages, kept = (policy.rank(snapshot(rows[:3], "1x1")).why["kept"].tolist() for policy in (Muri(), three))
+    assert kept == [0.72, *by_stages[1:]] != by_stages
 
 
 def test_muri__models_without_stages_run_alone() -> None:

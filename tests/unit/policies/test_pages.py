@@ -25,6 +25,17 @@ def table(text: str) -> list[dict[str, str]]:
     return [dict(zip(head, row, strict=True)) for row in rows]
 
 
+def measured_pairs_file(folder: Path, **kept: tuple[float, float]) -> str:
+    """A file of profiles with these pairs of one GPU. kept: what each of the models ONE_OTHER keeps of its speed."""
+    rates = {key: 100.0 * share for names, shares in kept.items() for one, other in [names.split("_")]
+             for key, share in {(one, ""): 1.0, (other, ""): 1.0, (one, other): shares[0],
+                                (other, one): shares[1]}.items()}  # fmt: skip
+    lines = [f"{model},,1,a100,{rate},{beside}" for (model, beside), rate in rates.items()]
+    path = folder / f"{kept}.csv"  # files are read once
+    path.write_text("\n".join(["model,batch,gpus,gpu_type,steps_per_s,beside", *lines]) + "\n")
+    return str(path)
+
+
 def job(row: dict[str, str]) -> dict[str, Any]:
     """The job that a row of a page's table describes."""
     submit_s = float(row.get("submitted [s]", 0))
