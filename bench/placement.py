@@ -32,7 +32,7 @@ from slurmsched.planning.planner import Planner
 from slurmsched.resources import gpu_sets
 from slurmsched.sim.experiments.gpu_sharing import RULES
 from slurmsched.testing import snapshot
-from slurmsched.topology.published_hardware import machines
+from slurmsched.topology.gpu_links import machines
 from slurmsched.topology.slurm_selection import SlurmNode
 
 NOW_S, CORES = 1e6, 32  # cores of each of two sockets

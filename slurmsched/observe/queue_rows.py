@@ -13,9 +13,9 @@ from slurmsched.model.columns import Int64s
 from slurmsched.model.hints import parse_hints
 from slurmsched.model.operations import Operation
 from slurmsched.model.plan import Step
+from slurmsched.model.policy_info import criteria, times_in
 from slurmsched.model.states import ENDED, ON_NODES
 from slurmsched.plain_text import pluralize
-from slurmsched.planning.criteria import criteria, times_in
 from slurmsched.planning.job_scope import JOB_RULES
 from slurmsched.planning.priorities.order import DECIDED_BY, competing_jobs, queue_order
 from slurmsched.planning.priorities.priority_fields import PRIORITY_FIELDS

@@ -19,7 +19,7 @@ from slurmsched.resources.placeable_gpus import placeable_gpu_counts
 from slurmsched.resources.startable_jobs import startable
 from slurmsched.testing.builders import mixed_snapshot, shifted, snapshot
 from slurmsched.testing.conformance import SHIFTS_S, NonconformingError, checked_run, frozen_or_raise, turned
-from slurmsched.topology.published_hardware import machines
+from slurmsched.topology.gpu_links import machines
 
 
 def placement_examples() -> tuple[Snapshot, ...]:

@@ -16,8 +16,7 @@ from slurmsched.model.gres import parse_gres
 from slurmsched.model.nodes import Nodes
 from slurmsched.plain_text import pluralize
 from slurmsched.topology.fabrics import NamedFabric, nodes_under
-from slurmsched.topology.gpu_links import links_of, shown_link
-from slurmsched.topology.published_hardware import bandwidth
+from slurmsched.topology.gpu_links import bandwidth, links_of, shown_link
 from slurmsched.topology.topology_files import NodeClass, TopologyFile
 from slurmsched.topology.topology_text import fold_names
 

@@ -12,7 +12,7 @@ from slurmsched.model import Operation, OperationStage, Purpose, Site, SiteTopol
 from slurmsched.observe.web.frame import Frame
 from slurmsched.planning.planner import Planner
 from slurmsched.testing.builders import snapshot
-from slurmsched.topology.published_hardware import machines
+from slurmsched.topology.gpu_links import machines
 
 USERS = (("ann", "physics"), ("bob", "physics"), ("carol", "biology"), ("dave", "vision"), ("erin", "vision"),
          ("fay", "robotics"))  # fmt: skip

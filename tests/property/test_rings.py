@@ -19,7 +19,7 @@ from slurmsched.placements import gang_walk
 from slurmsched.placements.linked import ClassTables, Linked
 from slurmsched.resources.gpu_sets import link_floors, set_table
 from slurmsched.testing import snapshot
-from slurmsched.topology.published_hardware import machines
+from slurmsched.topology.gpu_links import machines
 from tests.reference import gpu_set_search as reference
 from tests.reference import linked
 

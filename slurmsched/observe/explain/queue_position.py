@@ -12,11 +12,11 @@ import numpy as np
 from slurmsched.model.job_details import JobDetails, ShareAndUse
 from slurmsched.model.jobs import Jobs
 from slurmsched.model.plan import Plan, Ranking
+from slurmsched.model.policy_info import criteria
 from slurmsched.model.snapshot import Snapshot
 from slurmsched.observe.explain.start_estimate import EligibleNodes
 from slurmsched.observe.explain.wording import differing_criteria
 from slurmsched.plain_text import pluralize
-from slurmsched.planning.criteria import criteria
 from slurmsched.planning.priorities.order import CRITERIA, DECIDED_BY, decision, queue_order
 from slurmsched.planning.priorities.priority_fields import PRIORITY_FIELDS
 from slurmsched.resources.allocated import holding

@@ -8,9 +8,9 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any
 
+from slurmsched.model.policy_info import criteria
 from slurmsched.model.reasons import Blocker
 from slurmsched.model.states import ENDED, JobState
-from slurmsched.planning.criteria import criteria
 from slurmsched.planning.priorities.order import DECIDED_BY, tier_between
 
 LONGEST = 200

@@ -18,9 +18,9 @@ from slurmsched.kernels.nice_spacing import keep_with_margin, longest_non_increa
 from slurmsched.model import Jobs, Override, Ranking, Refusal, SetNice, SetSiteFactor, Snapshot
 from slurmsched.model.columns import Bools, Int64s
 from slurmsched.model.plan import Action
+from slurmsched.model.policy_info import criteria
 from slurmsched.plain_text import pluralize
 from slurmsched.planning import job_scope
-from slurmsched.planning.criteria import criteria
 from slurmsched.planning.priorities.order import competing_jobs
 from slurmsched.planning.priorities.priority_fields import MOST_PRIORITY, PRIORITY_FIELDS, PriorityField
 from slurmsched.planning.priorities.priority_weights import slurm_weights

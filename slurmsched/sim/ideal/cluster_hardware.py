@@ -15,7 +15,7 @@ from slurmsched.model.gpu_topology import Fabric, SiteTopology
 from slurmsched.sim.cluster_layout import NodeSpec
 from slurmsched.sim.ideal.ideal_snapshot import NodeArrays
 from slurmsched.topology.fabrics import NamedFabric
-from slurmsched.topology.published_hardware import machines
+from slurmsched.topology.gpu_links import machines
 from slurmsched.topology.site_topology import TopologyFacts, site_topology
 from slurmsched.topology.topology_files import NodeClass
 from slurmsched.topology.topology_text import hosts_or_none

@@ -13,7 +13,7 @@ from slurmsched.model import Snapshot, frozen
 from slurmsched.model.gpu_topology import SiteTopology
 from slurmsched.resources.placeable_gpus import PlaceableGpus, whole_gpu_masks
 from slurmsched.testing import snapshot
-from slurmsched.topology.published_hardware import machines
+from slurmsched.topology.gpu_links import machines
 from tests.reference import pile as reference
 from tests.reference.placeable import placeable
 

@@ -13,7 +13,7 @@ from slurmsched.model.gpu_topology import Fabric, SiteTopology
 from slurmsched.placements import gang_walk
 from slurmsched.placements.linked import Linked
 from slurmsched.testing import snapshot
-from slurmsched.topology.published_hardware import machines
+from slurmsched.topology.gpu_links import machines
 from tests.property.test_rings import crowded
 
 

@@ -12,7 +12,7 @@ import pytest
 from slurmsched.kernels.gpu_set_search import grown_set, ring_order, rings
 from slurmsched.model.gpu_topology import GpuTopology, LinkKind
 from slurmsched.resources import gpu_sets
-from slurmsched.topology.published_hardware import machine, machines
+from slurmsched.topology.gpu_links import machine, machines
 from slurmsched.topology.topology_files import read_topology_text
 from tests.reference import gpu_set_search as reference
 

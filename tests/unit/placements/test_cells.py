@@ -17,7 +17,7 @@ from slurmsched.placements.cell_shares import CellShares, GpuCell
 from slurmsched.placements.cells import CellPlacement
 from slurmsched.resources.placeable_gpus import PlaceableGpus
 from slurmsched.testing import snapshot
-from slurmsched.topology.published_hardware import machines
+from slurmsched.topology.gpu_links import machines
 
 HIVED = json.loads(
     (Path(__file__).parents[2] / "recorded" / "peers" / "hived" / "expected_placements.json").read_text()

@@ -22,7 +22,7 @@ from slurmsched.policies.fifo import Fifo
 from slurmsched.protocols import Placement
 from slurmsched.sim.ideal.ideal_planner import DirectPlanner
 from slurmsched.testing import check_placement, snapshot
-from slurmsched.topology.published_hardware import machines
+from slurmsched.topology.gpu_links import machines
 
 MESH, PAIRS = machines()["dgx-1v"], machines()["bridged-pairs"]
 SHARES = {"team0": {"node": 3}, "team1": {"node": 2, "socket": 2}}

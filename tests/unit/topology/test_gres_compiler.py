@@ -16,9 +16,9 @@ from slurmsched.errors import InputError
 from slurmsched.model.gpu_topology import GpuTopology
 from slurmsched.resources.gpu_sets import ring_table, set_ranks
 from slurmsched.slurm.doctor.topology_cases import remedies
+from slurmsched.topology.gpu_links import machines
 from slurmsched.topology.gres_compiler import JOB_SUBMIT, bound_of, by_kind, compile_links, linked_islands, type_groups
 from slurmsched.topology.gres_nodes import TypedNode, typed_node
-from slurmsched.topology.published_hardware import machines
 from slurmsched.topology.selection_quality import (
     SETS_DRAWN,
     SHAPED,
@@ -525,7 +525,7 @@ def test_check__pcie_paths_are_ranked_and_unknown_ones_are_not_judged(tmp_path, 
     assert found["cut"]["unknown"] + found["cut"]["states"] == 17
     assert found["cut"]["unknown"] == 8  # GPUs 2 and 3, with or without others, and every size
     assert main(["topology", "compile", *options, str(tmp_path / "cut")]) == 2
-    assert "between GPU2 and GPU3 is not told" in capsys.readouterr().err
+    assert "between GPU2 and GPU3 is not known" in capsys.readouterr().err
     assert main(["topology", "check", *options, str(tmp_path / "cut")]) == 0
     assert "the file is cut" in capsys.readouterr().err
 

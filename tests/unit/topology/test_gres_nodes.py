@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurmsched.resources.gpu_sets import set_ranks
-from slurmsched.topology.gpu_links import GpuDevice
+from slurmsched.topology.gpu_links import GpuDevice, machines
 from slurmsched.topology.gres_nodes import TypedNode, best_share, safest_request, typed_node
-from slurmsched.topology.published_hardware import machines
 from slurmsched.topology.topology_files import NodeClass
 
 MESH = machines()["dgx-1v"]

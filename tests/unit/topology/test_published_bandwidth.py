@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slurmsched.model import LinkKind
-from slurmsched.topology.published_hardware import MODELS, bandwidth, is_amd, model_of
+from slurmsched.topology.gpu_links import MODELS, bandwidth, is_amd, model_of
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slurmsched.model.gpu_topology import LinkKind
-from slurmsched.topology.published_hardware import machines
+from slurmsched.topology.gpu_links import machines
 
 LANES = {"dgx-1v": 6, "dgx-1p": 4, "summit": 4, "dgx-a100": 84, "hgx-a100-4": 12, "bridged-pairs": 4, "dgx-2": 90}
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from slurmsched.model import Fabric, Labels, Site, SiteTopology, Snapshot, frozen
 from slurmsched.testing.builders import snapshot
-from slurmsched.topology.published_hardware import machines
+from slurmsched.topology.gpu_links import machines
 
 MESH, PAIRS = machines()["dgx-1v"], machines()["bridged-pairs"]
 FABRIC = Fabric("tree", Labels.of(["leaf", "spine"]), frozen([1, 2], np.int8), frozen([1, -1], np.int32),

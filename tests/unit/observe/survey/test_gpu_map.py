@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from slurmsched.observe.survey.gpu_overview import CLOSED, FREE, HELD, STUCK, gpu_map, gpu_overview, linked_groups
-from slurmsched.topology.published_hardware import machines
+from slurmsched.topology.gpu_links import machines
 from tests.unit.observe.survey.survey_site import node, site
 from tests.unit.observe.web.frame_samples import look
 

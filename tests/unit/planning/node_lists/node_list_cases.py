@@ -14,7 +14,7 @@ from slurmsched.planning.job_overrides import NODE_LIST_FIELDS, SIZE_FIELDS, Job
 from slurmsched.planning.proposals import Proposal
 from slurmsched.testing import snapshot
 from slurmsched.topology.fabric_files import read_topology
-from slurmsched.topology.published_hardware import machines
+from slurmsched.topology.gpu_links import machines
 from slurmsched.topology.slurm_selection import SlurmNode
 
 MESH = machines()["dgx-1v"]

@@ -10,7 +10,7 @@ import numpy as np
 from slurmsched.model import Assignments, Snapshot, frozen
 from slurmsched.model.gpu_topology import Fabric, SiteTopology
 from slurmsched.testing import snapshot
-from slurmsched.topology.published_hardware import machines
+from slurmsched.topology.gpu_links import machines
 
 Place = dict[int, int]  # node row -> mask
 

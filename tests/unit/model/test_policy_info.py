@@ -12,8 +12,7 @@ import pytest
 from slurmsched.config import ScopeConfig
 from slurmsched.model import PolicyFamily, PolicyInfo, Ranking, Rights, Site, Snapshot
 from slurmsched.model.durations import duration, gpu_hours
-from slurmsched.model.policy_info import criteria_words
-from slurmsched.planning.criteria import criteria
+from slurmsched.model.policy_info import criteria, criteria_words
 from slurmsched.planning.planner import Planner
 from slurmsched.policies.gittins import Gittins
 from slurmsched.policies.pop import Pop
