@@ -1,6 +1,7 @@
 """How fast replays are: 10,000 jobs on 400 GPUs, ideal cluster, against a bare loop and against peers' simulators.
 
     python -m bench.replay [--policies fifo,easy,...] [--repeat 3] [--trace FILE --gpus N]     from the repository root
+    python -m bench.replay --placements count,linked,...               SRSF on 50 nodes of 8 GPUs, in turns, over count
     python -m bench.replay --demo [--jobs N]                                                   the demo's contenders
 
 Prints a Markdown table: medians of the repeats (kernels loaded before, trace read before). All but the first column
@@ -43,6 +44,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3, help="runs of each; the median counts")
     parser.add_argument("--trace", type=Path, default=TRACE)
     parser.add_argument("--gpus", type=int, default=GPUS)
+    parser.add_argument("--placements", default="", help="these instead of policies, separated by commas; count first")
     parser.add_argument("--demo", action="store_true", help="the contenders of slurmsched demo instead")
     parser.add_argument("--jobs", type=int, default=None, help="the N jobs submitted first; default: all")
     options = parser.parse_args()
@@ -51,6 +53,9 @@ def main() -> None:
     if options.demo:
         trace = sample_trace()
         demo_table(trace.first(options.jobs or len(trace)), options.repeat)
+    elif options.placements:
+        trace = read_trace(options.trace)
+        placement_table(trace.first(options.jobs or len(trace)), options.placements.split(","), options.repeat)
     else:
         trace = read_trace(options.trace)
         table(trace.first(options.jobs or len(trace)), options.gpus, options.policies.split(","), options.repeat)
@@ -81,9 +86,27 @@ def table(trace: Trace, gpus: int, policies: list[str], repeat: int) -> None:
     print(f"\nLargest resident size: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
 
 
+def placement_table(trace: Trace, placements: list[str], repeat: int) -> None:
+    """CPU time of each placement over that of the first."""
+    print("| placement | CPU [s] | cycles | us a cycle | over the first |\n| --- | ---: | ---: | ---: | ---: |")
+    request = {name: ReplayRequest(cluster="50x8", policy="srsf", placement=name) for name in placements}
+    for name in placements:
+        replayed(trace.first(3_000), request[name])  # loads the kernels
+    turns = [{name: replayed(trace, request[name]) for name in placements} for _ in range(repeat)]
+    first_s = statistics.median(turn[placements[0]][1] for turn in turns)
+    for name in placements:
+        cpu_s, cycles = statistics.median(turn[name][1] for turn in turns), turns[0][name][2]
+        print(f"| {name} | {cpu_s:.2f} | {cycles} | {1e6 * cpu_s / cycles:.0f} | {cpu_s / first_s:.1f} |", flush=True)
+
+
 def played(trace: Trace, gpus: int, policy: str) -> tuple[float, float, int]:
+    """Wall time [s], CPU time [s] and cycles of a replay on one pile of GPUs."""
+    return replayed(trace, ReplayRequest(cluster=f"1x{gpus}", policy=policy))
+
+
+def replayed(trace: Trace, request: ReplayRequest) -> tuple[float, float, int]:
     """Wall time [s], CPU time [s] and cycles of a replay."""
-    session, began_s = ReplaySession(trace, ReplayRequest(cluster=f"1x{gpus}", policy=policy)), time.process_time()
+    session, began_s = ReplaySession(trace, request), time.process_time()
     run = session.run()
     return run.wall_s, time.process_time() - began_s, run.cycles
 

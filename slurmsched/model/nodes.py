@@ -12,6 +12,7 @@ from slurmsched.model.states import Availability, NodeState, flags_that
 _GONE = NodeState.DOWN | NodeState.ERROR | NodeState.FUTURE | NodeState.UNKNOWN
 _BOOTS = int(flags_that(Availability.BOOT))
 _CLOSES = int(flags_that(Availability.NONE) & ~NodeState.NOT_RESPONDING)
+_MAY_CLOSE = _CLOSES | int(_GONE | NodeState.NOT_RESPONDING)
 _RESUMES = int(NodeState.REBOOT_ISSUED | NodeState.REBOOT_RESUME)
 
 
@@ -63,6 +64,8 @@ class Nodes(Table):
     @property
     def closed(self) -> Bools:
         """Takes no job, not after a boot either, or what is free on it is unknown. (N,) bool."""
+        if not (self.state & _MAY_CLOSE).any():  # one pass for a cluster whose nodes all take jobs
+            return self.gpus_unread
         return (((self.state & _CLOSES) != 0) & ~self.resuming) | self.down | self.gpus_unread
 
     @property

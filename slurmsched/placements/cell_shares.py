@@ -136,9 +136,19 @@ class CellShares:
     def __init__(self, snapshot: Snapshot, placeable: PlaceableGpus, shares: Mapping[str, Mapping[str, int]]) -> None:
         self.snapshot, self.tree = snapshot, CellTree.of(snapshot, placeable)
         self.shares = {account: self._share(share) for account, share in shares.items()}
-        self.busy = np.zeros(len(snapshot.nodes), np.int64)  # masks that running jobs hold
-        np.bitwise_or.at(self.busy, placeable.allocated.node, placeable.allocated.mask)
-        self.open = set(np.flatnonzero(~snapshot.nodes.closed).tolist())
+        self.allocated = placeable.allocated
+
+    @cached_property
+    def busy(self) -> Int64s:
+        """GPUs of each node that running jobs hold, as masks. (N,)."""
+        found = np.zeros(len(self.snapshot.nodes), np.int64)
+        np.bitwise_or.at(found, self.allocated.node, self.allocated.mask)
+        return found
+
+    @cached_property
+    def open(self) -> set[int]:
+        """Rows of the nodes that take jobs."""
+        return set(np.flatnonzero(~self.snapshot.nodes.closed).tolist())
 
     def bound(self, uses: Iterable[GuaranteedUse], given_back: Collection[GuaranteedUse] = ()) -> Bound:
         """Cells in use by account. given_back: uses that count only as far as the share of their tenant holds them:

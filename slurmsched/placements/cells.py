@@ -12,7 +12,7 @@ from slurmsched.model import Assignments, Ranking, Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.placements.cell_shares import NODE, Bound, CellShares, GpuCell, GuaranteedUse
 from slurmsched.placements.fabric_cells import fewest_cells
-from slurmsched.placements.gang_walk import Gang, GangRequest, OfferedGpus, by_node, place_gangs
+from slurmsched.placements.gang_walk import Chooser, Gang, GangRequest, OfferedGpus, by_node, place_gangs
 from slurmsched.resources.placeable_gpus import PlaceableGpus
 
 Shares = Mapping[str, Mapping[str, int]]
@@ -49,10 +49,17 @@ class CellPlacement:
     def place(self, snapshot: Snapshot, ranking: Ranking) -> Assignments:
         """Which jobs of the ranking should hold which GPUs now; every gang whole, in the ranking's order."""
         placeable, guaranteed = PlaceableGpus.of(snapshot), self._guaranteed(snapshot)
+        if not guaranteed.any():
+            return place_gangs(snapshot, ranking, self.opportunistic_chooser(snapshot, placeable), placeable)
         first = np.concatenate([ranking.order[guaranteed[ranking.order]], ranking.order[~guaranteed[ranking.order]]])
         chooser = _CellChooser(snapshot, placeable, guaranteed, self.virtual_clusters, first)
         made = place_gangs(snapshot, Ranking(first), chooser.choose, placeable, chooser.served)
         return _reordered(made, ranking.order)
+
+    def opportunistic_chooser(self, snapshot: Snapshot, placeable: PlaceableGpus) -> Chooser:
+        """Of one gang by what is free, while no job is guaranteed."""
+        nobody = np.zeros(len(snapshot.jobs), np.bool_)
+        return _CellChooser(snapshot, placeable, nobody, self.virtual_clusters, np.arange(len(nobody))).choose
 
     def _guaranteed(self, snapshot: Snapshot) -> Bools:
         jobs = snapshot.jobs
@@ -66,11 +73,11 @@ class _CellChooser:
         self.snapshot, self.guaranteed = snapshot, guaranteed
         self.book = CellShares(snapshot, placeable, shares)
         self.tree, allocated = self.book.tree, placeable.allocated
-        place = _places(order, len(snapshot.jobs))
+        mine = np.flatnonzero(guaranteed[allocated.row])
+        place = _places(order, len(snapshot.jobs))[allocated.row[mine]]
         self.uses = [
             self._use(int(allocated.row[k]), int(allocated.node[k]), int(allocated.mask[k]))
-            for k in np.argsort(place[allocated.row], kind="stable").tolist()
-            if guaranteed[allocated.row[k]]
+            for k in mine[np.argsort(place, kind="stable")].tolist()
         ]
 
     def served(self, row: int, gang: Gang) -> None:
@@ -184,17 +191,20 @@ class _CellChooser:
         held = np.bincount([use.node for use in uses], [use.mask.bit_count() for use in uses], len(offer.free))
         near: Floats = held.astype(np.float64)
         best: tuple[tuple[float, int, int], Gang] | None = None
-        for level, row, region in self._regions(len(ask.takes) > 1):
+        if len(ask.takes) == 1:
+            return self._away(ask, offer, near, np.arange(len(near)))
+        for level, row, region in self._regions(True):
             gang = None
             for among in self._fewest(ask, offer.room, row, region):
-                gang = self._away(ask, offer, near, among) if gang is None else gang
+                rows = np.array(sorted(among), np.int64)
+                gang = self._away(ask, offer, near, rows) if gang is None else gang
             if gang is not None:
                 key = (float(near[gang[0]].sum()), level, self._left(region, offer))
                 best = (key, gang) if best is None or key < best[0] else best
         return best[1] if best else None
 
-    def _away(self, ask: GangRequest, offer: OfferedGpus, near: Floats, region: frozenset[int]) -> Gang | None:
-        rows, (level, gpus) = np.array(sorted(region), np.int64), self.book.unused_around
+    def _away(self, ask: GangRequest, offer: OfferedGpus, near: Floats, rows: Int64s) -> Gang | None:
+        level, gpus = self.book.unused_around
         order = rows[np.lexsort((offer.room[rows], gpus[rows], level[rows], near[rows]))]
         return by_node(ask, offer, order, self.tree.tightest)
 

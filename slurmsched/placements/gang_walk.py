@@ -39,6 +39,24 @@ class GangRequest:
     mib_per_gpu: float
     usable: Bools
 
+    @classmethod
+    def of(
+        cls, row: int, job_id: int, gpus: int, nodes: int, beside: tuple[float, float], usable: Bools, capacity: Int64s
+    ) -> GangRequest | None:
+        """None for a job that asks for no GPU, or for which no node has any.
+
+        nodes: how many it asks for. beside: its CPUs and memory. capacity: (N,) GPUs of each node.
+        """
+        open_to = capacity * usable
+        size = int(open_to.max(initial=0))
+        if gpus <= 0 or size == 0:
+            return None
+        if nodes > 1 and gpus % nodes == 0 and not holds_equal_parts(gpus, nodes, open_to):
+            nodes = 1
+        part: int = part_of(gpus, nodes, size)
+        shape = (min(part, gpus), gpus // part, gpus % part)
+        return cls(row, job_id, gpus, *shape, beside[0] / gpus, beside[1] / gpus, usable)
+
     @property
     def takes(self) -> list[int]:
         """GPUs of each node of the gang."""

@@ -8,11 +8,11 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from slurmsched.kernels.gang_fit import headroom, part_of
+from slurmsched.kernels.gang_fit import headroom
 from slurmsched.model import Snapshot
 from slurmsched.model.columns import Bools, Floats, Int64s
 from slurmsched.model.gpu_masks import low_bits
-from slurmsched.placements.gang_walk import Chooser, Gang, GangRequest, OfferedGpus, holds_equal_parts
+from slurmsched.placements.gang_walk import Chooser, Gang, GangRequest, OfferedGpus
 from slurmsched.resources.allocated import allocated_whole_gpus, node_rows
 from slurmsched.resources.eligibility import node_pools
 from slurmsched.resources.placeable_gpus import PlaceableGpus, shown_masks, whole_gpu_masks
@@ -103,16 +103,9 @@ class StepwisePlacement:
 
     def _request(self, row: int, nodes: Bools) -> GangRequest | None:
         jobs, usable = self.snapshot.jobs, self.usable[self.pool[self.row_at[row]]] & nodes
-        capacity = self.snapshot.nodes.gpus * usable
-        size, gpus, count = int(capacity.max(initial=0)), int(jobs.gpus[row]), int(jobs.nodes[row])
-        if gpus <= 0 or size == 0:
-            return None
-        if count > 1 and gpus % count == 0 and not holds_equal_parts(gpus, count, capacity):
-            count = 1
-        part: int = part_of(gpus, count, size)
-        shape = (min(part, gpus), gpus // part, gpus % part)
-        beside = (float(jobs.cpus[row]) / gpus, float(jobs.memory_mib[row]) / gpus)
-        return GangRequest(row, int(jobs.job_id[row]), gpus, *shape, *beside, usable)
+        asked = (int(jobs.job_id[row]), int(jobs.gpus[row]), int(jobs.nodes[row]))
+        beside = (float(jobs.cpus[row]), float(jobs.memory_mib[row]))
+        return GangRequest.of(row, *asked, beside, usable, self.snapshot.nodes.gpus.astype(np.int64))
 
     def follow(self, node: int, mask: int, gpus: int, used: InUse) -> bool:
         """Count what a job took of a node. False where more changes than that: then all is to be worked out anew.

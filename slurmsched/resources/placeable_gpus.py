@@ -109,6 +109,8 @@ def shown_masks(snapshot: Snapshot) -> Int64s:
 def topology_class_rows(snapshot: Snapshot) -> Int64s:
     """Row of the class of each node, -1 where none is known or it has another number of whole GPUs. (N,)."""
     topology, nodes = snapshot.topology, snapshot.nodes
+    if not topology.classes:
+        return np.full(len(nodes), -1, np.int64)
     given = topology.node_class if len(topology.node_class) == len(nodes) else np.full(len(nodes), -1, np.int64)
     whole = np.array([int((~one.mig).sum()) if one.known else -1 for one in topology.classes] + [-1], np.int64)
     return np.where((given >= 0) & (whole[given] == nodes.gpus), given, -1)
@@ -132,6 +134,9 @@ def _unused_beside_gpus(snapshot: Snapshot, allocated: AllocatedSets) -> tuple[F
         (nodes.cpus, nodes.cpus_used, allocated.cpus),
         (nodes.memory_mib, nodes.memory_used_mib, allocated.memory_mib),
     ):
+        if not have.any():
+            found.append(np.full(len(nodes), np.inf))
+            continue
         back = np.bincount(allocated.node, theirs, len(nodes))
         others = np.maximum(used - back, 0.0)
         found.append(np.where(have > 0, have - others, np.inf))

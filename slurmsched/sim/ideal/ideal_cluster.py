@@ -18,13 +18,21 @@ from slurmsched.model.job_outcomes import JobOutcomes, RunLog, UsageHistory
 from slurmsched.model.plan import Assignments
 from slurmsched.model.trace import Trace
 from slurmsched.sim.cluster_layout import no_even_parts, oversized_jobs
-from slurmsched.sim.ideal.ideal_plan import ASK, NOBODY, UNTIL_ANY_EVENT, IdealPlan, StandingQueue, queue_left
+from slurmsched.sim.ideal.ideal_plan import (
+    ASK,
+    NOBODY,
+    UNTIL_ANY_EVENT,
+    IdealPlan,
+    NodeFinder,
+    StandingQueue,
+    queue_left,
+)
 from slurmsched.sim.ideal.ideal_settings import IdealSettings
 from slurmsched.sim.ideal.ideal_snapshot import HeldGpus, JobArrays, NodeArrays, snapshot
 
 _NONE = np.zeros(0, np.int64)
 _START, _RAN, _STOPPED, _SUBMIT = range(4)  # columns of JobArrays.times
-_GPUS, _RESTARTS = 1, 3  # columns of JobArrays.counts
+_GPUS, _NODES, _RESTARTS = 1, 2, 3  # columns of JobArrays.counts
 
 
 def by_number(table: Any) -> Any:
@@ -84,6 +92,8 @@ class IdealCluster:
         self._due = self._came = self._ended = False  # since the last plan: it is time, jobs came, jobs ended
         self._enough = 0  # GPUs that must be free for the next plan to differ
         self._node_needs: Int64s | None = None  # as Validity has it, less what came free since the plan
+        self._finder: NodeFinder | None = None  # as Validity has it, while it may be asked
+        self._let_in_rows = set[int]()  # jobs that it found nodes for, on GPUs that were free at the plan
         self._refuse_impossible()
 
     @property
@@ -266,7 +276,7 @@ class IdealCluster:
     # -- what happens to a job
 
     def _receive(self, time_s: float) -> int:
-        """Jobs that come until time_s; they start if the plan lets all in and there is room. Returns their number."""
+        """Jobs that come until time_s; they start if the plan lets them in and there is room. Returns their number."""
         first, came_before = self._arrived, self._came
         while self._next_arrival_s <= time_s:
             self._arrive(self._arrivals[self._arrived])
@@ -278,6 +288,8 @@ class IdealCluster:
                     self._start(row)
         elif came and self._queue is not None and not came_before:
             self._let_in(self._arrivals[first : self._arrived].tolist(), self._queue)
+        elif came == 1 and self._finder is not None and not came_before:
+            self._find_nodes(self._arrivals[first], self._finder)
         return came
 
     def _let_in(self, rows: Sequence[int], queue: StandingQueue) -> None:
@@ -288,9 +300,29 @@ class IdealCluster:
         if queue.yields(self.free, asked):
             self._came = False
             for row in rows:
-                self._start(row)
-                changes_s = self._now_s + keeps_gpu_s / self._counts[row, _GPUS]
-                self._look_s = min(self._look_s, self.model.takes_effect_s(changes_s, self._now_s))
+                self._start_until(row, keeps_gpu_s)
+
+    def _find_nodes(self, row: int, finder: NodeFinder) -> None:
+        """Start a job that came where it finds nodes and no other waits or has a use for the GPUs that are free."""
+        keeps_gpu_s = math.inf if self._validity.all_run else self._validity.keeps_gpu_s
+        used = self._node_needs is None or self._ended
+        if keeps_gpu_s is None or self._due or self._look_s <= self._now_s or (used and not self._validity.all_run):
+            return
+        free = self.capacity - np.array(self._holders()[0], np.int64)
+        found = finder.find(self._counts[row, _GPUS], self._counts[row, _NODES], free)
+        if found is not None:
+            self._came = False
+            self._let_in_rows.add(row)
+            holder, node, gpus = self._shares
+            at = np.full(len(found[0]), holder.searchsorted(row))
+            self._shares = (np.insert(holder, at, row), np.insert(node, at, found[0]), np.insert(gpus, at, found[1]))
+            self._start_until(row, keeps_gpu_s)
+
+    def _start_until(self, row: int, keeps_gpu_s: float) -> None:
+        """Start a job that nobody overtakes before it attained this service; the next plan is made then."""
+        self._start(row)
+        changes_s = self._now_s + keeps_gpu_s / self._counts[row, _GPUS]
+        self._look_s = min(self._look_s, self.model.takes_effect_s(changes_s, self._now_s))
 
     def _arrive(self, row: int) -> None:
         active, present = self._active, self._present
@@ -363,6 +395,8 @@ class IdealCluster:
         """Whether a waiting job may find room now that this one is gone."""
         if self._node_needs is None:
             return True
+        if row in self._let_in_rows:
+            return False  # nobody had a use for its GPUs when it came
         holder, node, gpus = self._shares
         mine = slice(*holder.searchsorted((row, row + 1)))
         self._node_needs[node[mine]] -= gpus[mine]
@@ -400,6 +434,8 @@ class IdealCluster:
         self._enough = 0 if validity.preempts and not self._pile else validity.free_gpus  # jobs may move to better GPUs
         needs = validity.node_needs if self._steady and not self.model.round_s else None
         self._node_needs = None if needs is None else needs.copy()
+        self._finder = validity.finder if self._steady and not self.model.round_s else None
+        self._let_in_rows.clear()
         heeded = self._pile and not self.model.round_s
         self._queue = queue_left(validity, self._seen, self.gpus) if heeded else None
         self._open = heeded and validity.all_run and validity.queue is None

@@ -11,6 +11,18 @@ import numpy as np
 from slurmsched.model import Assignments, Plan
 from slurmsched.model.columns import Int64s, frozen
 
+
+class NodeFinder(Protocol):
+    """The nodes of one job by what is free alone, as a plan would have them."""
+
+    def find(self, gpus: int, nodes: int, free: Int64s) -> tuple[Int64s, Int64s] | None:
+        """Rows of its nodes, ascending, and GPUs on each; None if it finds no room. gpus, nodes: what it asks for.
+
+        free: (N,) GPUs of each node.
+        """
+        ...
+
+
 _NEVER = np.iinfo(np.int64).max
 _NO_INTS = frozen([], np.int64)
 NOBODY, ASK = -1, -2  # nobody can start; somebody may, but only a plan can tell
@@ -32,6 +44,8 @@ class Validity:
         A job whose need is less than it asks for needs a cycle. Empty: each waits for all jobs before it.
     node_needs: (N,) GPUs that must come free on a node before a waiting job may find room there, where running jobs
         stay on their nodes. Fewer need no cycle. None: not known.
+    finder: finds the nodes of a job that comes while no other waits or has a use for the GPUs that are free. None: such
+        a job needs a cycle.
     """
 
     free_gpus: int = 0
@@ -42,6 +56,7 @@ class Validity:
     queue: Int64s | None = None
     needs: Int64s = field(default_factory=lambda: _NO_INTS)
     node_needs: Int64s | None = None
+    finder: NodeFinder | None = None
 
 
 UNTIL_ANY_EVENT = Validity()

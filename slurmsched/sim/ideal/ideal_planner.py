@@ -26,7 +26,8 @@ from slurmsched.protocols import (
 from slurmsched.resources.allocated import AllocatedGpus, holding, node_rows
 from slurmsched.resources.startable_jobs import HOLDS, MAY_START, job_standing
 from slurmsched.sim.ideal.changed_jobs import held_types, nodes_for, stopped, with_changes
-from slurmsched.sim.ideal.ideal_plan import UNTIL_ANY_EVENT, IdealPlan, Validity
+from slurmsched.sim.ideal.ideal_plan import UNTIL_ANY_EVENT, IdealPlan, NodeFinder, Validity
+from slurmsched.sim.ideal.node_finder import ArrivalNodes
 from slurmsched.sim.ideal.overtaking import Overtaking, arrivals_go_last, overtaking_of, waits_for_room
 
 
@@ -259,6 +260,7 @@ class DirectPlanner:
     moldable: bool = False
     changing: ChangingPolicy | None = field(init=False, repr=False, compare=False, default=None)
     overtaking: Overtaking | None = field(init=False, repr=False, compare=False, default=None)
+    _finders: dict[Labels, ArrivalNodes | None] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.filling not in FILLINGS:
@@ -316,7 +318,7 @@ class DirectPlanner:
         if validity.preempts and self.overtaking and not self.counted and waits_for_room(self.placement):
             needs = _node_needs(wanted, ranking, target, waiting)
             if needs.min() > 0:
-                validity = replace(validity, node_needs=needs)
+                validity = replace(validity, node_needs=needs, finder=self._finder(snapshot))
             else:  # one that had to go finds room elsewhere in the next plan
                 next_look_s = self._change_s(snapshot, ranking, waiting.running)
         return IdealPlan(
@@ -344,7 +346,8 @@ class DirectPlanner:
         if ranking.changes is not None:  # running jobs may move to another size or type, though nobody waits
             return min(self._change_s(snapshot, ranking, running), _begin_s(wanted, ranking)), UNTIL_ANY_EVENT
         if not len(rows):
-            return math.inf, Validity(all_run=True, queue=rows if self.settled else None)
+            finder = self._finder(snapshot)
+            return math.inf, Validity(all_run=True, queue=rows if self.settled else None, finder=finder)
         if self.overtaking is not None:
             keeps_gpu_s = self.overtaking.keeps_gpu_s
             need = max(waiting.least_need, 0)
@@ -352,6 +355,17 @@ class DirectPlanner:
             return self.overtaking.next_s(snapshot, running), validity
         head_gpus = int(wanted.jobs.gpus[rows[0]])
         return self._change_s(snapshot, ranking, running), self._without_queue(waiting.least_gpus, head_gpus, rows)
+
+    def _finder(self, snapshot: Snapshot) -> NodeFinder | None:
+        """Who finds nodes for jobs that come, made once for these nodes; None if the policy may have to see each."""
+        known = self.overtaking is not None or arrivals_go_last(self.policy)
+        if not known or self.counted or self.moldable or self.each_order or not len(snapshot.jobs):
+            return None
+        names = snapshot.nodes.name
+        if names not in self._finders:
+            self._finders.clear()
+            self._finders[names] = ArrivalNodes.of(self.placement, snapshot)
+        return self._finders[names]
 
     def _change_s(self, snapshot: Snapshot, ranking: Ranking, running: Bools) -> float:
         """When the order changes though nothing happens [Unix s]; infinity if never."""
