@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -40,6 +41,7 @@ HEADS = {
     "Replay": ("demo", "replay", "compare", "sweep", "reproduce", "trace", "snapshot"),
 }
 COMMANDS = tuple(name for names in HEADS.values() for name in names)
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 READER_LEFT = 141  # exit code, as of a program that SIGPIPE ends
 
 
@@ -111,6 +113,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not stdout:  # click puts another in its place where the reader left, and ends with 1
             return READER_LEFT
         raise
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            return _failed(error, debug="--debug" in arguments)
+        complain(f"{error.filename or 'the output'}: cannot be written: {error.strerror}")
+        sys.stdout = None  # type: ignore[assignment]  # Python must not try again at exit
+        return 2
     except Exception as error:
         return _failed(error, debug="--debug" in arguments)
     return answer if isinstance(answer, int) else 0
@@ -122,6 +130,8 @@ def _send_foreign_output_to_stderr() -> None:
     What a C library prints goes to standard error. HiGHS prints a line that no option turns off, "output_flag" and
     "log_to_console" included (jump-dev/HiGHS.jl issue 312; seen with scipy 1.17.1).
     """
+    if sys.stdout is None:  # closed, as by >&-: what is printed goes nowhere
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  # until the end
     if not isinstance(sys.stdout, TextIOWrapper) or sys.stdout is not sys.__stdout__ or sys.stderr is None:
         return  # one of them is closed, or Python writes elsewhere already
     ours = os.fdopen(os.dup(1), "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)

@@ -60,6 +60,17 @@ def test_reader_that_left__ends_as_in_a_shell(arguments):
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.parametrize(
+    ("redirection", "code", "told"),
+    [(">/dev/full", 2, "slurmsched: the output: cannot be written: No space left on device\n"), (">&-", 0, "")],
+)
+def test_output__that_cannot_be_written(redirection, code, told):
+    """A full disk is one line and an exit code; where the output is closed the command does its work."""
+    command = f"{sys.executable} -m slurmsched.cli.main policy show las {redirection}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, told)
+
+
 PRINTS = """
 import ctypes, os, sys, click
 from slurmsched.cli import main
