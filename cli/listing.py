@@ -291,8 +291,11 @@ def _job_filter(given: Mapping[str, Any]) -> JobFilter:
         from slurmsched.observe.survey.sbatch_request import named_hosts as expanded
 
         hosts = frozenset(expanded("--nodelist", given["nodelist"]))
-    states = _names(given.get("states", "").upper())
-    known = frozenset() if "ALL" in states else frozenset(STATES.get(name, name) for name in states)
+    states = frozenset(STATES.get(name, name) for name in _names(given.get("states", "").upper()))
+    if unknown := sorted(states - {*STATES.values(), "ALL"}):
+        there = ", ".join(f"{short} ({name})" for short, name in STATES.items())
+        raise click.BadParameter(f"there is no state {unknown[0]!r}; states are {there} and all", param_hint="--states")
+    known = frozenset() if "ALL" in states else states
     account, partition, qos = (_names(given.get(name, "")) for name in ("account", "partition", "qos"))
     return JobFilter(users, account, partition, qos, hosts, known, "ALL" in states)
 

@@ -89,6 +89,11 @@ def test_filters__are_those_of_squeue(run, fakes, monkeypatch, words, jobs):
     assert [row["job_id"] for row in json.loads(run("queue", "--json", *words).out)["jobs"]] == jobs
 
 
+def test_filters__refuse_a_state_that_is_none(run, fakes):
+    """An empty list would look like an answer."""
+    assert "there is no state 'X'; states are PD (PENDING), R (RUNNING)" in run("queue", "-t", "pd,x").err
+
+
 def test_json__names_its_schema_and_version(run, fakes):
     """So that a program can tell what it reads (docs/json.md)."""
     assert json.loads(run("queue", "--json").out)["schema"] == "slurmsched/queue/1"
