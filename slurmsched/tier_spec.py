@@ -44,7 +44,7 @@ def read_tier(text: str) -> Tier:
         return Tier(kind)
     if not (number.isascii() and number.isdecimal() and 1 <= int(number) < MOST):
         example = "fair_share:4" if kind == "fair_share" else "priority:1000"
-        raise ValueError(f"{kind} needs a number of {NUMBERED[kind]} of at least 1, as in {example}; got {text!r}")
+        raise ValueError(f"{kind} needs a number of {NUMBERED[kind]} from 1 to {MOST - 1}, as in {example}")
     return Tier(kind, int(number))
 
 

@@ -162,14 +162,16 @@ def read_use_file(path: Path) -> Iterator[GpuSample]:
     Raises InputError with the line for a row that cannot be read.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             rows = csv.DictReader(file)
             missing = {"job_id", "gpu", "use_pct"} - set(rows.fieldnames or ())
             if missing:
                 raise InputError(f"has no column {', '.join(sorted(missing))}", source=str(path))
             for row in rows:
                 yield _sample(row, str(path), rows.line_num)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", source=str(path)) from error
+    except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot be read: {error}", source=str(path)) from error
 
 
@@ -182,4 +184,6 @@ def _sample(row: Mapping[str, str | None], source: str, line: int) -> GpuSample:
     if not 0 <= use_pct <= 100 or job_id < 1:
         wrong = f"needs a job_id from 1 and a use_pct from 0 to 100, got {job_id} and {use_pct:g}"
         raise InputError(wrong, source=source, line=line)
+    if memory_mib < 0 or math.isinf(memory_mib):
+        raise InputError(f"needs a memory_mib from 0, got {memory_mib:g}", source=source, line=line)
     return GpuSample(job_id, row["gpu"] or "", use_pct / 100.0, memory_mib)

@@ -147,6 +147,7 @@ def test_accounting__ended_steps_alone_do_not_make_a_running_job_idle(slurm: Sst
         ("job_id,gpu,use_pct\n7,0,50\n7,1,fast\n", r"use.csv:3: cannot be read"),
         ("job_id,gpu,use_pct\n7,0,120\n", r"use.csv:2: needs a job_id from 1 and a use_pct from 0 to 100"),
         ("job_id,gpu,use_pct\n0,0,20\n", r"use.csv:2: needs a job_id"),
+        ("job_id,gpu,use_pct,memory_mib\n7,0,20,-5\n", r"use.csv:2: needs a memory_mib from 0, got -5"),
         pytest.param("job_id,gpu,use_pct\n7," + "x" * 140_000 + ",1\n", "cannot be read: field larger", id="long"),
     ],
 )
@@ -158,8 +159,8 @@ def test_file__says_which_line_is_wrong(tmp_path: Path, text: str, error: str) -
 
 
 def test_file__is_read(tmp_path: Path) -> None:
-    """Memory may be left out."""
-    (path := tmp_path / "use.csv").write_text("job_id,gpu,use_pct,memory_mib\n7,n1:0,50,1000\n7,n1:1,0,\n")
+    """Memory may be left out, and the file may begin with a byte order mark."""
+    (path := tmp_path / "use.csv").write_text("\ufeffjob_id,gpu,use_pct,memory_mib\n7,n1:0,50,1000\n7,n1:1,0,\n")
     use = read_gpu_use(MeasuredUseConfig(source="file", file=str(path)), Commands(), {7: 2}, [7])
     assert use.by_job == {7: JobGpuUse(7, 2, 1, 0.25, 1_000.0)}
     assert math.isnan(use.window_s)

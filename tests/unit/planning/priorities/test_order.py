@@ -415,8 +415,8 @@ def test_unread_tiers__a_tier_of_which_slurm_gave_nothing_is_named():
     ("tiers", "message"),
     [
         (["fairshare:4"], "'fairshare:4' is no tier, did you mean fair_share"),
-        (["fair_share"], "fair_share needs a number of bands of at least 1, as in fair_share:4"),
-        (["priority:0"], "priority needs a number of points of at least 1, as in priority:1000"),
+        (["fair_share"], "fair_share needs a number of bands from 1 to 2147483647, as in fair_share:4"),
+        (["priority:0"], "priority needs a number of points from 1 to 2147483647, as in priority:1000"),
         (["qos:3"], "qos takes no number"),
         (["qos", "qos"], "qos is named twice"),
     ],
