@@ -101,7 +101,7 @@ def command(
     from slurmsched.sim.experiments.comparison import checked_cases, comparisons, with_moldable_starts
     from slurmsched.sim.experiments.comparison import with_daemon_preemption as beside
     from slurmsched.sim.experiments.replay_request import ReplayRequest
-    from slurmsched.sim.experiments.replay_result import joined, write_job_rows
+    from slurmsched.sim.experiments.replay_result import joined, places_of, write_job_rows
 
     configure("warning")
     refuse_folder(page)
@@ -110,6 +110,9 @@ def command(
     asked = [read_trace(trace, kind, pairs, strict) for trace in traces]
     model = model or chosen.model_for(asked)
     recorded = [chosen.jobs_of(each, model, seed) for each in asked]
+    for trace, each in zip(traces, recorded, strict=True):
+        if job_id is not None:
+            places_of(each.trace.job_id.tolist(), job_id, str(trace))
     requests = [
         ReplayRequest(model=model, policy=name, backfill=backfill or "", seed=seed, hints=hints, **words)
         for name in policies

@@ -35,7 +35,7 @@ SHOWN = (
     ("jobs", "jobs", "d"), ("avg_jct_s", "JCT mean [s]", ".1f"), ("p50_jct_s", "JCT p50 [s]", ".1f"),
     ("p95_jct_s", "JCT p95 [s]", ".1f"), ("p99_jct_s", "JCT p99 [s]", ".1f"),
     ("avg_wait_s", "queueing delay mean [s]", ".1f"), ("makespan_s", "makespan [s]", ".0f"),
-    ("preemptions", "preemptions", "d"), ("lost_gpu_h", "work lost [GPU h]", ".1f"),
+    ("preemptions", "preemptions", "d"), ("lost_gpu_h", "work lost [GPU h]", "z.1f"),
     ("gpu_utilisation", "GPU utilisation", ".4f"), ("mean_slowdown", "slowdown mean", ".4f"),
     ("resizes", "changes of size", "d"),
     ("deadlines_met", "deadlines met", ".4f"), ("refused", "jobs not admitted", "d"),
@@ -73,7 +73,7 @@ def command(
     from slurmsched.logs import configure
     from slurmsched.sim.experiments.comparison import policy_title, tested_replay
     from slurmsched.sim.experiments.replay_request import ReplayRequest
-    from slurmsched.sim.experiments.replay_result import job_rows, of_job, write_job_rows
+    from slurmsched.sim.experiments.replay_result import job_rows, of_job, places_of, write_job_rows
     from slurmsched.sim.experiments.replay_session import ReplaySession
 
     configure("warning")
@@ -82,6 +82,8 @@ def command(
     asked = read_trace(trace, kind, pairs, strict)
     model = model or chosen.model_for([asked])
     recorded = chosen.jobs_of(asked, model, seed)
+    if job_id is not None:
+        places_of(recorded.trace.job_id.tolist(), job_id, str(trace))  # better now than after the work
     request = ReplayRequest(model=model, backfill=backfill or "", seed=seed, preempt=taking, hints=hints,
                             origin_s=recorded.clock_s, **words)  # fmt: skip
     session = ReplaySession(recorded.trace, request)

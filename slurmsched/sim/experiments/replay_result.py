@@ -28,7 +28,7 @@ from slurmsched.sim.ideal.gpu_parts_cluster import GpuPartsCluster
 from slurmsched.sim.ideal.ideal_cluster import IdealCluster
 from slurmsched.sim.ideal.physics_cluster import PhysicsCluster
 from slurmsched.sim.slurmctld.simulated_slurmctld import SimulatedSlurmctld, outcomes_of
-from slurmsched.sim.traces.trace_io import import_polars
+from slurmsched.sim.traces.trace_io import import_polars, save_frame
 
 
 def deadlines_s(trace: Trace) -> Floats:
@@ -212,7 +212,7 @@ def _recorded_rows(recorded: RecordedTrace) -> Rows:
     """The schedule of the trace. Of nodes it may tell the number only."""
     trace = recorded.trace
     times = {"start_s": trace.start_s, "end_s": trace.start_s + trace.duration_s}
-    return _rows(recorded, RECORDED, times, trace.nodes.tolist(), list(trace.node_list))
+    return _rows(recorded, RECORDED, times, [count or None for count in trace.nodes.tolist()], list(trace.node_list))
 
 
 def _scheduled(recorded: RecordedTrace, name: str, outcomes: JobOutcomes, lists: Sequence[str]) -> Rows:
@@ -221,11 +221,13 @@ def _scheduled(recorded: RecordedTrace, name: str, outcomes: JobOutcomes, lists:
     times = {"start_s": np.append(outcomes.first_start_s, np.nan)[at], "end_s": np.append(outcomes.end_s, np.nan)[at]}
     from slurmsched.model.hostlists import expand_hostlist
 
-    counts = {text: len(expand_hostlist(text)) if text else 0 for text in set(lists)}
+    counts = {text: len(expand_hostlist(text)) if text else None for text in set(lists)}
     return _rows(recorded, name, times, [counts[text] for text in lists], list(lists))
 
 
-def _rows(recorded: RecordedTrace, schedule: str, times: dict[str, Any], nodes: list[int], lists: list[str]) -> Rows:
+def _rows(
+    recorded: RecordedTrace, schedule: str, times: dict[str, Any], nodes: Sequence[int | None], lists: list[str]
+) -> Rows:
     trace, origin_s = recorded.trace, 0.0 if math.isnan(recorded.origin_s) else recorded.origin_s
     wait_s = times["start_s"] - trace.submit_s
     made: Rows = {name: list(getattr(trace, name)) for name in ("user", "account", "partition", "qos")}
@@ -236,7 +238,8 @@ def _rows(recorded: RecordedTrace, schedule: str, times: dict[str, Any], nodes: 
         **times,
     }
     made |= {name: _numbers(values + origin_s) for name, values in moments.items()}
-    return made | {"schedule": [schedule] * len(trace), "wait_s": _numbers(wait_s), "nodes": nodes, "node_list": lists}
+    made |= {"wait_s": _numbers(wait_s), "nodes": list(nodes), "node_list": lists}
+    return made | {"schedule": [schedule] * len(trace)}
 
 
 def _numbers(values: Any) -> list[float | None]:
@@ -246,10 +249,15 @@ def _numbers(values: Any) -> list[float | None]:
 
 def of_job(rows: Rows, job_id: int, source: str) -> list[dict[str, Any]]:
     """The rows of one job. Raises InputError where the trace has no such job."""
-    found = [place for place, job in enumerate(rows["job_id"]) if job == job_id]
-    if not found:
-        raise InputError(f"has no job {job_id} among those that are replayed", source=source)
+    found = places_of(rows["job_id"], job_id, source)
     return [{name: values[place] for name, values in rows.items()} for place in found]
+
+
+def places_of(jobs: Sequence[int], job_id: int, source: str) -> list[int]:
+    """Where a job stands among these. Raises InputError where it does not."""
+    if found := [place for place, job in enumerate(jobs) if job == job_id]:
+        return found
+    raise InputError(f"has no job {job_id} among those that are replayed", source=source)
 
 
 def check_schedule_name(path: Path) -> None:
@@ -264,7 +272,7 @@ def write_job_rows(path: Path, rows: Rows) -> None:
     draft = draft_of(path)
     try:
         if path.suffix == ".parquet":
-            import_polars(path).DataFrame(rows).write_parquet(draft, compression="zstd")
+            save_frame(draft, import_polars(path).DataFrame(rows))
         else:
             draft.write_text(_csv(rows), encoding="utf-8")
         draft.replace(path)

@@ -110,9 +110,16 @@ def write_parquet(path: Path, trace: Trace, metadata: dict[str, str]) -> None:
     columns = {name: _series(polars, name, values) for name, values in trace.columns().items() if name != "limit_known"}
     columns["time_limit_s"] = polars.Series("time_limit_s", limit_s).fill_nan(None)
     try:
-        polars.DataFrame(list(columns.values())).write_parquet(path, metadata=metadata, compression="zstd")
+        save_frame(path, polars.DataFrame(list(columns.values())), metadata)
     except OSError as error:
         raise InputError(f"cannot be written: {error}", source=str(path)) from error
+
+
+def save_frame(path: Path, frame: Any, metadata: dict[str, str] | None = None) -> None:
+    """Write a frame of polars as parquet. Raises OSError: on a full disk, polars raises kinds of its own."""
+    packed = io.BytesIO()
+    frame.write_parquet(packed, metadata=metadata, compression="zstd")
+    path.write_bytes(packed.getvalue())
 
 
 def import_polars(path: Path) -> Any:

@@ -266,7 +266,9 @@ def test_replay__a_row_for_each_job(trace: str, tmp_path: Path, capsys: pytest.C
     assert main([*words, "--json"]) == 0
     (job,) = json.loads(capsys.readouterr().out)["job"]
     assert list(job) == head.split(",")
+    assert (job["nodes"], job["node_list"]) == (None, "")  # the ideal cluster only counts GPUs
     assert {line.split(",")[1] for line in rows} == {job["schedule"]} == {"fifo"}
     assert main([*words[:-1], "99"]) == 2
-    assert "has no job 99" in capsys.readouterr().err
+    assert "JCT" not in (said := capsys.readouterr()).out
+    assert said.err == f"slurmsched: {trace}: has no job 99 among those that are replayed\n"  # before the work
     assert main([*words, "--jobs-out", str(tmp_path / "jobs.txt")]) == 2

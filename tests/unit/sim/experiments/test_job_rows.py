@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import errno
+import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -55,6 +58,17 @@ def test_write_job_rows__csv_and_parquet_hold_the_same(tmp_path: Path) -> None:
     frame = polars.read_parquet(tmp_path / "jobs.parquet")
     assert (8, list(COLUMNS)) == (len(text), frame.columns)
     assert [float(row["start_s"]) for row in text] == frame["start_s"].to_list()
+
+
+@pytest.mark.parametrize("name", ["jobs.csv", "jobs.parquet"])
+def test_write_job_rows__on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """One message for both forms, and no draft stays."""
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    for way in ("write_bytes", "write_text"):
+        monkeypatch.setattr(Path, way, Mock(side_effect=full))
+    with pytest.raises(InputError, match=f"{name}: cannot be written: No space left on device"):
+        write_job_rows(tmp_path / name, rows())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_write_job_rows__another_ending(tmp_path: Path) -> None:
