@@ -39,11 +39,12 @@ from slurmsched.model.slurm_text import (
     whole_number,
 )
 from slurmsched.model.states import HOLDS_NODES, JobState, state_of_word
-from slurmsched.slurm.squeue import GroupedColumns, Priorities, SqueueRows
+from slurmsched.slurm.squeue import GroupedColumns, Priorities, SqueueRows, convert_each
 
 NICE_LIMIT = 2_147_483_645  # slurm.h NICE_OFFSET - 3, the limit of Slurm's own tools
 STARTED = ~int(JobState.PENDING | JobState.REVOKED)
 _MEMORY = re.compile(r"(?:^|,)mem=([\d.]+[KMGTP]?)")
+_TRES_NODES = re.compile(r"(?:^|,)node=(\d{1,9})(?:,|$)")
 
 HeldParts = tuple[tuple[str, str], ...]  # (hostlist, gres text of each of these nodes)
 HeldByJob = Mapping[int, HeldParts]
@@ -104,6 +105,16 @@ def read_request(forms: RequestForms, bad: set[str]) -> GpuRequest:
         bad.update(text for text in forms.texts if text)
         return NO_REQUEST
     return request
+
+
+def count_nodes(shown: int, tres: str, restarts: str) -> int:
+    """Nodes that a job has or asks for. shown: NumNodes. tres: what it has, else asks for.
+
+    After a requeue and a restart of slurmctld NumNodes stays that of the last run (seen on 26.05.5). If somebody then
+    asks for another number, only the TRES tell it.
+    """
+    found = _TRES_NODES.search(tres) if restarts.strip("0") else None
+    return int(found[1]) if found else shown
 
 
 def tres_memory_mib(text: str) -> float:
@@ -328,19 +339,23 @@ def state_columns(words: Labels, run_s: Floats, warnings: list[str]) -> dict[str
 
 
 def request_columns(kind: GroupedColumns, warnings: list[str]) -> dict[str, Any]:
-    """Requests: GPUs, features and nodes; and `tres`, the GPUs, shards and MPS of tres-alloc ("" = none).
+    """Requests: GPUs, features, nodes and their number; and `tres`, the GPUs, shards and MPS of tres-alloc ("" = none).
 
     A job whose request cannot be parsed gets fixed_priority, with a warning.
     """
     bad: set[str] = set()
     names = ("tres-per-job", "tres-per-task", "tres-per-socket", "tres-per-node", "tres-alloc")
-    sizes = ("NumNodes", "NumTasks", "Sockets")
-    rows = list(kind.rows(*names, *sizes))
+    shown, _ = convert_each(kind.columns["NumNodes"], parse_count, np.int32, 1)
+    tres = kind.rows("tres-alloc", "RestartCnt")
+    nodes = [str(count_nodes(count, *row)) for count, row in zip(shown.tolist(), tres, strict=True)]
+    sizes = kind.rows("NumTasks", "Sockets")
+    rows = [(*texts, count, *size) for texts, count, size in zip(kind.rows(*names), nodes, sizes, strict=True)]
     found = {row: _request(row, bad) for row in set(rows)}
     requests = [found[row] for row in rows]
     warnings.extend(f"cannot read a request, its jobs are not managed: {text!r}" for text in sorted(bad))
     unread = np.array([any(text in bad for text in row[:5]) for row in rows], np.bool_)
     return {
+        "nodes": kind.expand([_count(row[5]) for row in rows], np.int32),
         "tasks": kind.expand([_count(row[6]) for row in rows], np.int32),
         "gpus": kind.expand([request.gpus for request in requests], np.int32),
         "mig_devices": kind.expand([request.mig_devices for request in requests], np.int32),

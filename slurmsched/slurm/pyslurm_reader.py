@@ -215,7 +215,7 @@ _REQUEST_TEXTS = {
     "tres_per_job": "tres-per-job", "tres_per_task": "tres-per-task", "tres_per_socket": "tres-per-socket",
     "tres_per_node": "tres-per-node", "tres_alloc": "tres-alloc", **NODE_FIELDS,
 }  # fmt: skip
-_REQUEST_COUNTS = {"nodes": "NumNodes", "tasks": "NumTasks", "sockets": "Sockets"}
+_REQUEST_COUNTS = {"nodes": "NumNodes", "tasks": "NumTasks", "sockets": "Sockets", "restarts": "RestartCnt"}
 
 
 def _job_columns(answer: Mapping[str, Any], warnings: list[str]) -> dict[str, Any]:

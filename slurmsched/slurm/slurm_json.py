@@ -26,6 +26,7 @@ from slurmsched.model.states import HOLDS_NODES, job_state
 from slurmsched.slurm.accounting import AccountedRun
 from slurmsched.slurm.job_tables import (
     build_allocations,
+    count_nodes,
     expand_hosts,
     finish_jobs,
     put_held,
@@ -168,7 +169,7 @@ def _job(job: Body, now_s: float, warnings: list[str]) -> dict[str, Any]:
         "nodes_excluded": json_names(job.get("excluded_nodes")),
         **_state(job, warnings),
         "time_limit_s": json_duration(job.get("time_limit")) * 60,
-        "nodes": json_count(job.get("node_count"), 1),
+        "nodes": _nodes(job),
         "tasks": json_count(job.get("tasks"), 0),
         "cpus": json_count(job.get("cpus"), 0),
         "memory_mib": tres_memory_mib(json_text(job, "tres_alloc_str", "tres_req_str")),
@@ -199,10 +200,15 @@ def _forms(job: Body) -> RequestForms:
         per_socket=json_text(job, "tres_per_socket"),
         per_node=json_text(job, "tres_per_node"),
         tres=json_text(job, "tres_alloc_str", "tres_req_str"),
-        nodes=json_count(job.get("node_count"), 1),
+        nodes=_nodes(job),
         tasks=json_count(job.get("tasks"), 1),
         sockets=json_count(job.get("sockets_per_node"), 1),
     )
+
+
+def _nodes(job: Body) -> int:
+    tres = json_text(job, "tres_alloc_str", "tres_req_str")
+    return count_nodes(json_count(job.get("node_count"), 1), tres, str(json_count(job.get("restart_cnt"), 0)))
 
 
 def _reason(job: Body) -> str:

@@ -238,8 +238,9 @@ def test_labels__hold_all_texts(snapshot):
             assert set(column.names) == set(column), spec.name
 
 
-def test_cli_reader__knows_scrontab_jobs(ids, tmp_path):
-    """A waiting job of scrontab is marked: Slurm refuses every update of it."""
+def test_readers__know_scrontab_jobs_and_what_a_requeued_job_asks_for_after_a_restart(ids, tmp_path):
+    """A waiting job of scrontab is marked: Slurm refuses every update of it. A requeued job asks for the nodes that it
+    was given last, though on 26.05 Slurm shows those of its last run as their number."""
     table = tmp_path / "table"
     table.write_text("#SCRON -p phantom\n#SCRON --gpus=1\n0 5 * * * /bin/true\n")
     for path in (table, *table.parents):
@@ -248,7 +249,14 @@ def test_cli_reader__knows_scrontab_jobs(ids, tmp_path):
         for command in ("labctl conf ScronParameters enable", "labctl restart slurmctld"):
             subprocess.run(command.split(), check=True, capture_output=True)
         subprocess.run(["runuser", "-u", "alice", "--", "scrontab", str(table)], check=True, cwd="/tmp")
+        subprocess.run(["scontrol", "update", f"jobid={ids['requeued']}", "numnodes=3"], check=True)
         jobs = CommandReader(Commands()).read().jobs
+        reader = PyslurmReader(Commands(), CommandReader(Commands()))
+        try:
+            theirs = reader.read().jobs
+        finally:
+            reader.close()
+        assert [int(each.nodes[each.row_of(ids["requeued"])]) for each in (jobs, theirs)] == [3, 3]
         assert [jobs.name[row] for row in np.flatnonzero(jobs.cron)] == ["/bin/true"]
     finally:
         subprocess.run(["runuser", "-u", "alice", "--", "scrontab", "-r"], check=False, cwd="/tmp")

@@ -58,6 +58,14 @@ def test_read_jobs__of_each_version(name, version, expected):
     assert (slurm_version(body(name)), seen(name)) == (version, expected)
 
 
+def test_read_jobs__count_the_nodes_that_a_requeued_job_asks_for():
+    """After a restart of slurmctld node_count stays that of the last run; the TRES tell what the job asks for."""
+    given = body("jobs-json-25.11-v0.0.44.json")
+    given["jobs"][0] |= {"restart_cnt": 1, "node_count": 1, "tres_alloc_str": "", "tres_req_str": "cpu=3,node=3"}
+    jobs, _, _ = read_jobs(given, NOW_S)
+    assert jobs.nodes[jobs.row_of(given["jobs"][0]["job_id"])] == 3
+
+
 def test_read_jobs__counts_the_six_request_forms():
     """--gres, --gpus-per-node, -per-socket, -per-task, --gpus, typed --gpus-per-node: running jobs of 25.11."""
     counts = {job: gpus for job, (gpus, _, _) in seen("jobs-json-25.11-gpu-request-forms.json").items()}

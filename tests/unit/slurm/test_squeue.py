@@ -135,6 +135,17 @@ def test_queue_columns__read_counts_in_units():
     )
 
 
+def test_queue_columns__count_the_nodes_that_a_requeued_job_asks_for():
+    """After a restart of slurmctld NumNodes stays that of the last run (seen on 26.05.5). The GPUs go by the nodes."""
+    asked = {"NumNodes": "1", "tres-per-node": "gres/gpu:8", "tres-alloc": "cpu=3,mem=3G,node=3,billing=3"}
+    rows = [row(1), row(2)]
+    for one, restarts in zip(rows, ("0", "1"), strict=True):
+        values = dict(zip(KIND_FIELDS, KIND_VALUES, strict=True)) | asked | {"RestartCnt": restarts}
+        one[1] = UNIT.join(values.values())
+    columns = queue_columns(parse_queue(split_rows(printed(rows), MARK), UNIT, []), 0.0, [])
+    assert (columns["nodes"].tolist(), columns["gpus"].tolist()) == ([1, 3], [8, 24])
+
+
 def test_parse_queue__an_account_may_hold_any_separator():
     """Without AccountingStorageEnforce users choose it: only the token of this read parts fields."""
     one, at = row(1), KIND_FIELDS.index("Account")
