@@ -103,16 +103,19 @@ class CpuLever(Lever):
 
     @staticmethod
     def settled(planned: Records, before: Records, answers: Sequence[Outcome], steps: int) -> Records:
-        """As of any lever, but a number that is refused is not tried again until the job comes back. What is in force
-        after that the next look tells; a job that was not written has its own. Once Slurm took a number, its user's own
-        is not among the possible ones any more. A job that somebody else changed is not written to."""
+        """As of any lever, but a number that is refused is not tried again until the job comes back.
+
+        What is in force after that the next look tells; a job that was not written has its own. Once Slurm took a
+        number, its user's own is not among the possible ones any more. Earlier ones of ours are: a write without an
+        answer may arrive after it. A job that somebody else changed is not written to.
+        """
         (record,) = planned
         if not answers or answers[-1].status == "unknown":
             return Lever.settled(planned, before, answers, steps)
         answer = answers[-1]
         refused, why = answer.status == "refused", answer.message
         if record.open and not refused:
-            return (replace(record, values=()),)
+            return (record.answered(),)
         if record.open and why.startswith(CHANGED):
             return tuple(replace(each, state=OverrideState.ABANDONED, note=why) for each in before) or (
                 record.closed(why, abandoned=True),

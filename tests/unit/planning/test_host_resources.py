@@ -271,8 +271,17 @@ def test_cpus__a_refused_job_is_left_alone() -> None:
     assert asks(plan(queue({"cpus": 6}, overrides=(doubtful,)))) == {1: (16, 6, 16)}
     (own,) = plan(queue({}, overrides=(doubtful,))).overrides
     assert (own.abandoned, own.open) == (True, False)
-    assert after("written") == replace(records[0], values=())
+    assert after("written") == replace(records[0], values=(6,))
     assert CpuLever.settled(records, (), [Outcome(action, "unknown")], 1) == ()
+
+
+def test_cpus__an_earlier_write_may_arrive_behind_a_later_one() -> None:
+    """The write of 6 got no answer, that of 5 is taken; then 6 arrive. They are ours, and go back."""
+    (planned,) = plan(queue({}, used=59, overrides=(record(6, values=(6, 16)),))).overrides[:1]
+    written = Outcome(SetCpus(1, 900.0, "why", "cpus-1", 5, 16, 16), "written")
+    (known,) = CpuLever.settled((planned,), (), [written], 1)
+    (back,) = undo_plan(queue({"cpus": 6}, overrides=(known,))).actions
+    assert isinstance(back, SetCpus) and (back.new, back.old) == (16, 6)
 
 
 def test_cpus__what_somebody_else_changed_stays_when_the_rest_goes_back() -> None:
