@@ -35,7 +35,7 @@ KEYS = {"preemption__enabled": "true", "preemption__quantum_s": "5", "preemption
 GANGS = {"policy": '{ name = "discretized-las", thresholds_gpu_s = [60.0, 600.0] }', "gangs__reserve": "true",
          "gangs__least_gpus": "16"}  # fmt: skip
 SIZES = {"policy": '{ name = "dorm", theta2 = 1.0 }', "lever__size": "true",
-         "lever__admin_comment": "false", "lever__share": "true",
+         "lever__admin_comment": "false", "lever__share": "true", "lever__share_always": ("false", "true")[SEED % 2],
          "job_reports": f'{{ folder = "{JOBS}", sizes = true, least_run_s = 5 }}'}  # fmt: skip
 
 
