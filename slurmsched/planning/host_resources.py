@@ -116,6 +116,8 @@ class CpuLever(Lever):
         refused, why = answer.status == "refused", answer.message
         if record.open and not refused:
             return (record.answered(),)
+        if record.open and any(each.unanswered for each in before):
+            return before  # an earlier write may still arrive
         if record.open and why.startswith(CHANGED):
             return tuple(replace(each, state=OverrideState.ABANDONED, note=why) for each in before) or (
                 record.closed(why, abandoned=True),

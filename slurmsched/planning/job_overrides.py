@@ -434,6 +434,8 @@ def settled_size(planned: Records, before: Records, answers: Sequence[Outcome], 
         return (record.answered(),)
     if not answers or answers[0].status != "refused":
         return Lever.settled(planned, before, answers, steps)
+    if record.open and any(each.unanswered for each in before):
+        return before  # an earlier write may still arrive
     return tuple(
         replace(each, state=OverrideState.ABANDONED, note=answers[0].message)
         for each in (planned if record.open else before)

@@ -265,7 +265,9 @@ def test_cpus__a_refused_job_is_left_alone() -> None:
         return found
 
     assert after("refused", why) == record(16, values=(), state=OverrideState.ABANDONED, note=why)
-    assert after("refused", why, (record(7),)) == record(7, state=OverrideState.ABANDONED, note=why)
+    known, late = record(7, values=(7,)), record(7)
+    assert after("refused", why, (known,)) == replace(known, state=OverrideState.ABANDONED, note=why)
+    assert after("refused", why, (late,)) == late  # its write got no answer, and may arrive behind this one
     doubtful = after("refused", "Requested node configuration is not available")
     assert (doubtful.abandoned, doubtful.open) == (True, True)
     assert asks(plan(queue({"cpus": 6}, overrides=(doubtful,)))) == {1: (16, 6, 16)}

@@ -40,7 +40,14 @@ from slurmsched.model.columns import Labels
 from slurmsched.model.gpu_selection import counted
 from slurmsched.model.ordering import ordered
 from slurmsched.planning.gate import CurrentJob, GateContext, GateTime, refusal
-from slurmsched.planning.job_overrides import SIZE_FIELDS, JobOverrides, by_job, records_of, restore_proposal
+from slurmsched.planning.job_overrides import (
+    SIZE_FIELDS,
+    JobOverrides,
+    by_job,
+    records_of,
+    restore_proposal,
+    settled_size,
+)
 from slurmsched.planning.job_sizes import own_sizes, running_sizes
 from slurmsched.planning.levers import undo_plan
 from slurmsched.planning.planner import Planner
@@ -156,6 +163,10 @@ def test_sizes__a_write_without_an_answer_may_arrive_late(ago_s: float, stays: b
     assert asks(arrived) == {1: ("gpu:2", "gpu:4", "gpu:2")}
     (again,) = by_job(planner({1: 3}).plan(queue({}, overrides=records_of((known,)))).overrides)
     assert again.since_s == NOW and again.request.base == "gpu:2"
+    refused = [Outcome(step, "refused", "why") for step in arrived.actions if isinstance(step, SetSize)]
+    assert settled_size(again.records, known.records, refused, 1) == known.records  # 4 may arrive behind it
+    (left,) = settled_size(again.records, (), refused, 1)
+    assert left.abandoned
 
 
 GANG = {"nodes": 2, "gpus": 4, "gpus_by": "node", "gpu_request": "gpu:4", "tasks": 4, "cpus": 8}
