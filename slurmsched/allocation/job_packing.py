@@ -107,7 +107,7 @@ def least_interference(snapshot: Snapshot, order: Int64s, lost: Lost, most: int)
         if gpus[row] <= free:
             free -= gpus[row]
             groups[row] = [row]
-            loses |= {row: 0.0} if lost([row]) < np.inf else {}
+            loses |= {row: loss} if (loss := lost([row])) < np.inf else {}
         elif looked < MOST_WAITING and lost([row]) < np.inf:
             looked += 1
             able = [host for host in loses if gpus[host] == gpus[row] and len(groups[host]) < most]
