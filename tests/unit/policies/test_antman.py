@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from slurmsched import registry
 from slurmsched.errors import ConfigError
 from slurmsched.model.trace import Trace
 from slurmsched.policies.antman import AntMan
-from slurmsched.sim.experiments.replay_request import ReplayRequest
+from slurmsched.sim.experiments.replay_request import ReplayRequest, parse_policy
 from slurmsched.sim.experiments.replay_session import ReplaySession
 from slurmsched.testing import snapshot
 from tests.unit.policies.test_pages import PAGES, measured_pairs_file, table
@@ -54,6 +55,20 @@ def test_antman__classes_by_qos_and_quotas_by_account() -> None:
     accounts["job1"] = {"account": "a", "qos": "low"}
     order, _, waits = ranked(AntMan(quotas=("a=1",), opportunistic=("low",)), queue(**accounts))
     assert (order, waits) == ([2, 5, 1, 3, 4, 6], [])
+
+
+def test_antman__training_beside_inference_as_in_dynamoml() -> None:
+    """The configuration of the list of systems: training of a QOS shares the GPUs that inference uses least, and leaves
+    GPUs of its own when inference needs them."""
+    text = (PAGES / "README.md").read_text(encoding="utf-8")
+    words = next(line for line in text.splitlines() if line.startswith("| DynamoML")).split("`")
+    name, parameters = parse_policy(next(word for word in words if word.startswith("antman:")))
+    policy = registry.make_plugin("policies", name, parameters)
+    jobs = [("bert", "inference"), ("resnet18", "inference"), ("gpt2", "training")]
+    rows = [{"job_id": at, "gpus": 1, "submit_s": -float(at), "qos": qos, "comment": f"slurmsched: model={model}"}
+            for at, (model, qos) in enumerate(jobs, 1)]  # fmt: skip
+    assert ranked(policy, snapshot(rows, "1x2"))[:2] == ([2, 1, 3], [-1, -1, 2])
+    assert ranked(policy, snapshot(rows, "1x3"))[1] == [-1, -1, -1]
 
 
 def test_antman__a_guest_stays_where_it_is() -> None:

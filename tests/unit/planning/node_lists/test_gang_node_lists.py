@@ -27,6 +27,7 @@ from slurmsched.model import (
 from slurmsched.model.hostlists import expand_hostlist
 from slurmsched.placements.baselines import Spread
 from slurmsched.placements.cells import CellPlacement
+from slurmsched.placements.harmony import Harmony
 from slurmsched.placements.linked import Linked
 from slurmsched.planning.job_overrides import JobOverrides, by_job, records_of
 from slurmsched.planning.node_lists.gpu_picks import fabric_height, fabric_text
@@ -388,7 +389,8 @@ def test_gang__of_leaves_that_are_equally_near_the_one_with_slurms_better_picks(
 
 
 @pytest.mark.parametrize(
-    ("placement", "expected"), [(Linked(), "n[1,3]"), (Spread(), "n[2,4]"), (CellPlacement(), "n[1,3]")]
+    ("placement", "expected"),
+    [(Linked(), "n[1,3]"), (Spread(), "n[2,4]"), (CellPlacement(), "n[1,3]"), (Harmony(), "n[2,4]")],
 )
 def test_gang__the_placement_chooses(placement, expected):
     """The fuller leaf, or the emptier nodes; also for the last of more jobs than the placement is asked about."""
