@@ -209,6 +209,7 @@ def train(
     --placement cannot be given.
     """
     from slurmsched.logs import configure
+    from slurmsched.observe.html_page import write_html
     from slurmsched.registry import KINDS, make_plugin
     from slurmsched.sim.experiments.policy_training import check_trainable, training_request
     from slurmsched.sim.experiments.policy_training import train as trained
@@ -228,7 +229,7 @@ def train(
             out.line(f"replay {number}: mean JCT {mean_jct_s:,.0f} s")
 
     network = trained(load_trace(trace).trace, request, learner, episodes, seed, note)
-    target.write_text(network.text())
+    write_html(target, network.text())
     if out.as_json:
         out.json({"file": str(target.resolve()), "replays": found}, schema="train")
     else:

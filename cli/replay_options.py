@@ -327,7 +327,7 @@ def print_job(out: Output, rows: Sequence[Mapping[str, Any]], recorded: Recorded
     names = ("submit_s", "eligible_s", "start_s", "end_s")
     out.table(
         ("schedule", "submit", "eligible", "start", "end", "wait [s]>", "nodes>", "node list"),
-        [(row["schedule"], *(clock(row[name]) for name in names), SECONDS.text(row["wait_s"]), row["nodes"],
+        [(row["schedule"], *(clock(row[name]) for name in names), SECONDS.text(row["wait_s"]), row["nodes"] or "-",
           row["node_list"]) for row in rows],
     )  # fmt: skip
     out.line()

@@ -17,6 +17,7 @@ from slurmsched.model.columns import NAN, Floats, Int64s
 from slurmsched.model.job_outcomes import JobOutcomes, RunLog, UsageHistory
 from slurmsched.model.plan import Assignments
 from slurmsched.model.trace import Trace
+from slurmsched.plain_text import pluralize
 from slurmsched.sim.cluster_layout import no_even_parts, oversized_jobs
 from slurmsched.sim.ideal.ideal_plan import (
     ASK,
@@ -240,8 +241,9 @@ class IdealCluster:
         if (wrong := held != self.gpus[rows]).any():
             job, gpus, own = self.job_id[rows[wrong][0]], held[wrong][0], self.gpus[rows[wrong][0]]
             raise ConfigError(
-                f"job {job} would have {gpus} GPUs in place of {own}, and how fast it runs on those is not known: "
-                "give physics that knows, --physics amdahl, or leave min_gpus and max_gpus out of the trace's comments",
+                f"job {job} would have {pluralize(int(gpus), 'GPU')} in place of {own}, and its speed on them is "
+                "not known: give physics that knows, --physics amdahl, or leave min_gpus and max_gpus out of "
+                "the trace's comments",
                 key="policy",
             )  # fmt: skip
 

@@ -195,6 +195,8 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         if name not in known:
             raise ConfigError(f"is no setting of the model; there are {', '.join(known)}", key=f"model.{name}")
+        if isinstance(known[name], bool) and not isinstance(value, bool):
+            raise ConfigError(f"must be true or false, got {value!r}", key=f"model.{name}")
         if isinstance(known[name], int | float) and not isinstance(value, int | float):
             raise ConfigError(f"must be a number, got {value!r}", key=f"model.{name}")
     return dict(given)

@@ -169,13 +169,15 @@ def test_replay__takes_settings_of_the_ideal_cluster(trace: str, capsys: pytest.
 
 @pytest.mark.parametrize(
     ("setting", "told"),
-    [("slowdown", "is not NAME=VALUE"), ("speed=2", "is no setting of the ideal cluster"), ("slowdown=x", "above 0")],
-)
+    [("slowdown", "is not NAME=VALUE"), ("speed=2", "is no setting of the ideal cluster"), ("slowdown=x", "above 0"),
+     ("resizes=2", "model.resizes: must be true or false, got 2")],
+)  # fmt: skip
 def test_replay__refuses_what_is_no_setting(
     trace: str, setting: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 2, and what is wrong with it."""
-    assert main(["replay", trace, "--cluster", "1x4", "--setting", setting]) == 2
+    model = "slurm" if "resizes" in setting else "ideal"
+    assert main(["replay", trace, "--cluster", "1x4", "--model", model, "--setting", setting]) == 2
     assert told in capsys.readouterr().err
 
 
