@@ -78,7 +78,11 @@ def test_report__of_the_shell_is_read_and_not_too_often(job: Path) -> None:
     assert not (job / "comment").exists() and [*report.parent.iterdir()] == [report]
 
 
-@pytest.mark.parametrize("words", [(), ("progress",), ("min_gpus=1",), ("metric=$(id)",), ("metric=1 2",), ("batch=",)])
+@pytest.mark.parametrize(
+    "words",
+    [(), ("progress",), ("min_gpus=1",), ("metric=$(id)",), ("metric=1 2",), ("batch=",), ("progress=x/y",),
+     ("progress=30",), ("throughput=-5",), ("metric=fast",), ("loss=1:2:",)],
+)  # fmt: skip
 def test_report__refuses_what_is_no_report(job: Path, words: tuple[str, ...]) -> None:
     """With a word for the user, and nothing written."""
     code, text = said("report", *words)
