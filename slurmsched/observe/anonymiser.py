@@ -361,6 +361,8 @@ class _SnapshotAnonymiser:
         for section, part in settings.items():
             if section in ("policy", "estimator") and isinstance(part, Mapping) and "name" in part:
                 made[section]["name"] = part["name"]  # by which it is found
+            if section == "policy" and isinstance(part, Mapping) and "tiers" in part:
+                made[section]["tiers"] = list(part["tiers"])  # such as "fair_share:4": words of ours, and numbers
             lists = {key: kind for key, kind in _SCOPE.items() if isinstance(part, Mapping) and key in part}
             made[section] |= {
                 key: [name if name == "*" else self.name(name, kind) for name in part[key]]

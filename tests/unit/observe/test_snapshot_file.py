@@ -223,11 +223,14 @@ def test_hidden__leaves_no_mark_in_any_field(tmp_path: Path) -> None:
     planted: set[str] = set()
     full = marked(given, "", planted)
     assert len(planted) > 60
-    settings = {"policy": {"name": "fifo", "weights": {MARK: 1.0}, "file": f"/home/{MARK}", "one": MARK},
+    tiers = ["qos", "fair_share:4"]
+    settings = {"policy": {"name": "fifo", "weights": {MARK: 1.0}, "tiers": tiers,
+                           "file": f"/home/{MARK}", "one": MARK},
                 "scope": {"partitions": [MARK], "accounts": [MARK], "qos": [MARK, "*"]}}  # fmt: skip
     held = anonymised_snapshot(
         replace(saved_snapshot(given, Plan(), config()), snapshot=full, settings=settings), TraceAnonymiser(b"k" * 32)
     )
+    assert held.settings["policy"]["tiers"] == tiers  # else the snapshot could not be run
     assert [name for name in texts_of(held) if MARK.lower() in name.lower()] == []
     write_snapshot(tmp_path / "s", held)
     with zipfile.ZipFile(tmp_path / "s") as file:
