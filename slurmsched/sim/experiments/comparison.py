@@ -327,7 +327,7 @@ def as_first(ours: PlayedCase, first: PlayedCase) -> str | None:
     """Why every job starts and ends as under the first policy; None where one does not."""
     if not same_schedule(ours, first):
         return None
-    return f"every job starts and ends as under {first.title}: {_why_same(ours)}"
+    return f"every job that counts starts and ends as under {first.title}: {_why_same(ours)}"
 
 
 def same_schedule(a: PlayedCase, b: PlayedCase) -> bool:
@@ -345,7 +345,7 @@ def _why_same(ours: PlayedCase) -> str:
     if about is not None and set(needs) <= {PolicyInput.SERVICE} and PolicyLever.REQUEUE in about.uses:
         return ("it orders by attained service, of which a job that waits for its first start has none; "
                 "it can help only where running jobs may be requeued (preemption)")  # fmt: skip
-    return "no job that could start was ever in another place"
+    return "here its order gives every one of them the same time"
 
 
 def comparison_report(

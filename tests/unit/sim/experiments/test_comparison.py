@@ -258,6 +258,9 @@ def test_as_first__says_when_a_policy_changes_nothing_and_why() -> None:
     runs = PolicyComparison("sample", RecordedTrace(trace, "csv"), made).runs
     told = [run["as_first"] for run in runs]
     assert told[0] is None
-    assert "every job starts and ends as under slurm: it orders by attained service" in told[1]
-    assert told[2] == "every job starts and ends as under slurm: no job that could start was ever in another place"
+    assert "every job that counts starts and ends as under slurm: it orders by attained service" in told[1]
+    assert (
+        told[2]
+        == "every job that counts starts and ends as under slurm: here its order gives every one of them the same time"
+    )
     assert told[3] is None

@@ -26,7 +26,7 @@ def test_conclusion__says_which_policies_are_equal() -> None:
     alike = [fifo, replace(fifo, case=smallest.case), srtf, replace(srtf, case=sjf.case)]
     told = conclusions(PolicyComparison("six.csv", made.recorded, alike))
     equal = [text for text in told if " equals " in text]
-    assert equal[0].startswith("smallest equals fifo: every job starts and ends as under fifo: ")
+    assert equal[0].startswith("smallest equals fifo: every job that counts starts and ends as under fifo: ")
     assert equal[1:] == ["sjf equals srtf: every job starts and ends alike."]
     assert told[0].startswith("Shortest mean wait: srtf and sjf with ")
 
