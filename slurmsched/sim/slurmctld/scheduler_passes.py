@@ -205,8 +205,10 @@ def main_starts(cluster: SlurmctldState, full: bool) -> list[Start]:
 
 def main_records(cluster: SlurmctldState, full: bool) -> QueueRecords:
     """Records that a main pass may come to test, in its order. full: as in main_starts."""
-    records = queue_records(cluster, _unbooked(cluster))
-    return records if full else _first_records(records, cluster.model.queue_depth + 1)
+    rows, most = _unbooked(cluster), cluster.model.queue_depth + 1
+    if full:
+        return queue_records(cluster, rows)
+    return _first_records(queue_records(cluster, rows[:most] if cluster.one_record_each else rows), most)
 
 
 def _first_records(records: QueueRecords, most: int) -> QueueRecords:

@@ -28,6 +28,10 @@ class RowSet:
     def __len__(self) -> int:
         return self._count
 
+    def __contains__(self, row: int) -> bool:
+        place = int(self.rows.searchsorted(row))
+        return place < self._count and bool(self._rows[place] == row)
+
     @property
     def rows(self) -> Int64s:
         """The rows, ascending; valid until the next change."""
@@ -188,9 +192,9 @@ class SimulatedJobs:
         self._alive, self._recent = RowSet(), deque[int]()  # alive: came, not done yet
         # Rows that may start, times at which others may, and rows that changed since the last look.
         self._ready, self._later, self._touched = RowSet(), list[tuple[float, int]](), list[int]()
-        # The last order of the queue, the rows whose keys it still has right, their priorities, and the ages in these.
+        # The last order of the queue, the rows that came, left or changed since, priorities, and the ages in these.
         self._order: Int64s = np.zeros(0, np.int64)
-        self._ordered, self._made = np.zeros(rows, np.bool_), np.zeros(rows, np.int64)
+        self._moved, self._made = set[int](), np.zeros(rows, np.int64)
         self._aged_s = NAN
 
     def shown(self, now_s: float) -> Int64s:
@@ -207,6 +211,7 @@ class SimulatedJobs:
             self._touched.append(heapq.heappop(self._later)[1])
         for row in self._touched:
             self._sort_in(row, now_s)
+        self._moved.update(self._touched)
         self._touched.clear()
         return self._ready.rows
 
@@ -220,7 +225,6 @@ class SimulatedJobs:
     def changed(self, row: int) -> None:
         """Phase, eligible time, nice or site factor of a row changed."""
         self._touched.append(row)
-        self._ordered[row] = False
 
     def weighed_anew(self) -> None:
         """Factors of many rows changed that the model was not told of one by one, as fair share."""
@@ -261,31 +265,30 @@ class SimulatedJobs:
         tier: (J,) PriorityTier of each row's partition, None if all are equal.
         """
         rows, aged_s = self.startable(now_s), float(self.model.floor(now_s, self.model.calc_period_s))
-        come = rows[~self._ordered[rows]]
+        come = [row for row in self._moved if row in self._ready]
         if aged_s != self._aged_s or len(come) > FEW:
             self._made[rows], self._aged_s = self.priority(rows, now_s), aged_s
             keys = [self._turn[rows], self.record_id[rows], self.submit_s[rows], -self._made[rows]]
             self._order = rows[np.lexsort(keys if tier is None else [*keys, -tier[rows]])]
-            self._ordered[rows] = True
-        elif len(come) or len(self._order) > len(rows):
-            self._update_order(rows, come, now_s, tier)
+        elif self._moved:
+            self._update_order(come, now_s, tier)
+        self._moved.clear()
         return self._order
 
-    def _update_order(self, rows: Int64s, come: Int64s, now_s: float, tier: Int64s | None) -> None:
-        """Take out who is not among the rows any more, and put in a few that came or changed."""
-        here = np.zeros(len(self.phase), np.bool_)
-        here[rows] = True
-        order = self._order[(here & self._ordered)[self._order]]
-        self._made[come] = self.priority(come, now_s)
+    def _update_order(self, come: list[int], now_s: float, tier: Int64s | None) -> None:
+        """Take out who came, left or changed since, and put in those of them who may start: a few."""
+        moved = np.zeros(len(self.phase), np.bool_)
+        moved[list(self._moved)] = True
+        self._order = self._order[~moved[self._order]]
+        self._made[come] = self.priority(np.array(come, np.int64), now_s)
 
         def key(row: int) -> tuple[float, ...]:
             above = 0 if tier is None else -int(tier[row])
             return above, -self._made[row], self.submit_s[row], self.record_id[row], self._turn[row]
 
-        for row in come.tolist():
-            place = bisect_left(order, key(row), key=key)
-            order = np.insert(order, place, row)
-        self._order, self._ordered[come] = order, True
+        come.sort(key=key)
+        places = [bisect_left(self._order, key(row), key=key) for row in come]
+        self._order = np.insert(self._order, places, come)
 
     def start(self, row: int, now_s: float) -> float:
         """The job runs from now on; returns when this run ends by itself or at the time limit [s]."""

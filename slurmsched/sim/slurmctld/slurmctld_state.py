@@ -70,6 +70,7 @@ class SlurmctldState:
     def _admit(self, trace: Trace, requests: SubmittedRequests) -> None:
         """The jobs: what they ask for, under which limits, and what their priority is."""
         self.demand = JobDemands.of(trace, requests, self.layout, self.model)
+        self.one_record_each = not (self.demand.several or requests.array_id.any())  # in slurmctld's queue
         tree = AssociationTree.of(self.layout.accounts, requests)
         self.trace = trace = trace.with_columns(time_limit_s=time_limits(trace, requests, self.layout, tree))
         self.alike = self.demand.alike(trace.time_limit_s)  # of each job, a number for what it asks for
