@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from slurmsched.config import Config
 from slurmsched.daemon import cycle_parts
-from slurmsched.db.job_history import LedgerPlace, past_of_job
 from slurmsched.errors import SlurmError
 from slurmsched.estimators.group_speeds import GroupSpeeds
 from slurmsched.model import Plan, Snapshot
@@ -104,6 +103,8 @@ def _with_history(config: Config, snapshot: Snapshot, row: int, details: JobDeta
     """With what the ledger knows of the job and of jobs of its size, or what accounting shows of the job."""
     job_id = int(snapshot.jobs.job_id[row])
     if may_read_ledger(config):
+        from slurmsched.db.job_history import LedgerPlace, past_of_job  # late: SQLAlchemy loads while squeue runs
+
         return details.remembered(past_of_job(LedgerPlace.of(config), job_id, int(snapshot.jobs.gpus[row])))
     try:
         rows, _, _ = history_of(config, job_id)
