@@ -82,14 +82,20 @@ class SignalledEnd:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """SIGTERM waits for the end of the body: a process that is being started has all it needs then."""
+        """SIGTERM and Ctrl-C wait for the end of the body: a process that is being started has all it needs then."""
+        here, pressed = threading.current_thread() is threading.main_thread(), list[int]()
+        before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number)) if here else None
         self._held = True
         try:
             yield
         finally:
             self._held = False
+            if here:
+                signal.signal(signal.SIGINT, before)
         if self._came:
             raise SystemExit(TERMINATED)
+        if pressed:
+            raise KeyboardInterrupt
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from slurmsched.sim.experiments.comparison import (
 )
 from slurmsched.sim.experiments.replay_request import ReplayRequest
 from slurmsched.sim.experiments.replay_session import ReplaySession
-from slurmsched.sim.experiments.worker_processes import play_cases
+from slurmsched.sim.experiments.worker_processes import in_order, play_cases
 from slurmsched.sim.traces.trace_io import sample_trace, shipped_trace
 
 SIX = Trace.of(
@@ -177,6 +177,16 @@ def test_play_all__interrupted_keeps_what_has_begun(monkeypatch: pytest.MonkeyPa
     assert [(each.title, each.complete, len(each.outcomes.job_id)) for each in made] == [
         ("srtf", True, 6), ("fifo", False, 3),
     ]  # fmt: skip
+
+
+def test_held__an_interrupt_waits_until_the_process_has_started() -> None:
+    """Else the process that is being started would read half of what it needs, and print a traceback."""
+    done = False
+    with in_order() as ending, pytest.raises(KeyboardInterrupt), ending.held():
+        signal.raise_signal(signal.SIGINT)
+        done = True
+    assert done
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_play_all__interrupted_processes_hand_in_what_they_have() -> None:
