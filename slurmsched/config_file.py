@@ -221,6 +221,7 @@ _WORDS = {
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
     "path_type": "must be a path in quotes",
+    "dict_type": "must be a table of keys",
     "model_type": "must be a table of keys",
     "model_attributes_type": "must be a table of keys",
     "literal_error": "must be {expected}",

@@ -46,6 +46,7 @@ def test_load_config__without_file_is_all_defaults():
         ("[cycle]\ninterval_s = 0", "cycle.interval_s: must be greater than 0, got 0"),
         ("policy = 'las'", "policy: must be a table of keys, got 'las'"),
         ("scope = 3", "scope: must be a table of keys, got 3"),
+        ("[soft_caps]\nuser = 4", "soft_caps.user: must be a table of keys, got 4"),
         ("[scope]\npartitions = 'gpu'", "scope.partitions: must be a list in brackets, got 'gpu'"),
         ("[scope]\npartitions = [1]", "scope.partitions.0: must be a text in quotes, got 1"),
         ("[scope]\ngpu_jobs_only = 'perhaps'", "scope.gpu_jobs_only: must be true or false, got 'perhaps'"),
