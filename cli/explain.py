@@ -56,8 +56,9 @@ def _print(out: Output, answer: Explanation, now_s: float) -> None:
     from slurmsched.observe.explain.queue_position import share_lines
     from slurmsched.observe.explain.wording import printable
 
-    out.line(f"job {answer.job_id} of {printable(answer.user)}: {answer.state}, {answer.blocker} (Slurm says: "
-             f"{printable(answer.slurm_reason) or 'nothing'})")  # fmt: skip
+    kind = f", {answer.blocker}" if answer.blocker != answer.state.lower() else ""
+    reason = f" (Slurm says: {printable(answer.slurm_reason)})" if answer.slurm_reason else ""
+    out.line(f"job {answer.job_id} of {printable(answer.user)}: {answer.state}{kind}{reason}")
     out.fact("why", answer.because)
     lists = {
         "ahead": (answer.ahead.told,) if answer.ahead else (),

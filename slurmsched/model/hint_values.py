@@ -140,6 +140,14 @@ def count(text: str) -> int:
     return int(text)
 
 
+def gibibytes(text: str) -> int:
+    """A whole number of GiB, alone or with Slurm's G."""
+    try:
+        return count(text.upper().removesuffix("G"))
+    except ValueError:
+        raise ValueError("is no whole number of GiB, such as 32 or 32G") from None
+
+
 def counts(text: str) -> tuple[int, ...]:
     return tuple(sorted({count(part) for part in text.split(":")}))
 

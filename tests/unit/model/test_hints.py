@@ -43,7 +43,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "hints.md"
         ("topo=NVLink", Hints(topo="nvlink")),
         ("model=meta/llama-3.1", Hints(model="meta/llama-3.1")),
         ("min_gpus=2 max-gpus=8", Hints(min_gpus=2, max_gpus=8)),
-        ("min-cpus=2 gpu-mem=10", Hints(min_cpus=2, gpu_mem=10)),
+        ("min-cpus=2 gpu-mem=10 min_mem=8G", Hints(min_cpus=2, gpu_mem=10, min_mem=8)),
         ("deadline=+12h", Hints(deadline=Deadline(after_submit_s=43_200.0))),
         ("deadline=2026-12-01T10:00:00+00:00", Hints(deadline=Deadline(at_s=1_796_119_200.0))),
         ("progress=30/90", Hints(progress=1 / 3)),
