@@ -52,13 +52,19 @@ def command(out: Output, job: str, as_user: bool, node: str | None) -> None:
         out.fact(f"on {node}", found.why_not or "nothing that is known keeps it off this node")
 
 
+def _state(answer: Explanation) -> str:
+    """The state, why it waits, and Slurm's reason, as far as they say different things."""
+    from slurmsched.observe.explain.wording import printable
+
+    state = answer.state if answer.blocker == answer.state.lower() else f"{answer.state}, {answer.blocker}"
+    return f"{state} (Slurm says: {printable(answer.slurm_reason)})" if answer.slurm_reason else state
+
+
 def _print(out: Output, answer: Explanation, now_s: float) -> None:
     from slurmsched.observe.explain.queue_position import share_lines
     from slurmsched.observe.explain.wording import printable
 
-    kind = f", {answer.blocker}" if answer.blocker != answer.state.lower() else ""
-    reason = f" (Slurm says: {printable(answer.slurm_reason)})" if answer.slurm_reason else ""
-    out.line(f"job {answer.job_id} of {printable(answer.user)}: {answer.state}{kind}{reason}")
+    out.line(f"job {answer.job_id} of {printable(answer.user)}: {_state(answer)}")
     out.fact("why", answer.because)
     lists = {
         "ahead": (answer.ahead.told,) if answer.ahead else (),

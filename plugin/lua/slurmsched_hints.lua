@@ -164,6 +164,12 @@ local PARSERS = {
         return nil, "is none of nvlink, numa, switch, any: choose one"
     end,
     count = same(count),
+    gibibytes = function(text)
+        local plain = text:gsub("[gG]$", "")
+        local number = count(plain)
+        if not number then return nil, "is no whole number of GiB, such as 32 or 32G" end
+        return plain, nil, number
+    end,
     counts = same(function(text)
         for part in (text .. ":"):gmatch("([^:]*):") do
             local number, wrong = count(part)

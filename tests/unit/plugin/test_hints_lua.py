@@ -57,6 +57,7 @@ CASES = (
         "1.5E+2:9.9e-05:0e0", "1:1:1e", "1:1:e5", "1:1:1e5e5", "1:1:1e1.5", "1:1:0x1", "1:1:1e400", "1:1:1e-400",
         "9" * 400 + ":1:1", "1:1:" + "9" * 400)),
     *(f"slurmsched: batch={text}" for text in ("1", "0", "0000001", "12345678", "1.0", "-1", "x")),
+    *(f"slurmsched: gpu_mem={text}" for text in ("8", "8G", "8g", "8GG", "G", "0G", "8M", "8Gi", "12345678G")),
     *(f"slurmsched: batches={text}" for text in ("32:64:128", "64:32:64", "", ":", "32:", ":32", "32::64", "0:1")),
     *(f"slurmsched: model={text}" for text in ("a" * 64, "a" * 65, "a_b.c+d/e-f", "a=b", "a:b")),
 )  # fmt: skip
