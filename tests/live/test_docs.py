@@ -20,7 +20,7 @@ OF_A_SITE = frozenset(
      "plan", "policy", "power", "queue", "report", "snapshot", "status", "topology", "undo", "usage", "--config")
 )  # fmt: skip
 NAMES = frozenset(("explain", "init", "init --history 30", "policy show NAME", "policy train"))  # named, not typed
-OF_FILES = ("dgx.txt", "elastic.csv", "TRACE", "FILE", "import")  # of the reader's own
+OF_FILES = ("dgx.txt", "elastic.csv", "jobs.csv", "TRACE", "FILE", "import")  # of the reader's own
 TOPO = Path(__file__).parents[1] / "unit" / "topology" / "samples" / "002-dgx1-v100.txt"
 FIRST = ("db upgrade", "snapshot save", "init my.toml")  # what others read
 MAY_SAY_NO = {"doctor": 10, "init": 10, "fit": 10, "history": 10, "topology": 10}  # docs/exit-codes.md
