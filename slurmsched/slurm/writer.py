@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from math import isfinite
+from math import floor, isfinite
 from typing import Protocol
 
 from slurmsched import config
@@ -278,10 +278,11 @@ def _field_text(value: object) -> str:
 
 
 def _time(at_s: float) -> str:
-    """A time as Slurm reads it whatever its time zone: seconds since 1970."""
+    """A time as Slurm reads it whatever its time zone: whole seconds since 1970. A time of now is not rounded up: it
+    would lie ahead of a cycle that comes within the second."""
     if not isfinite(at_s):
         raise ValueError("the time is not known")
-    return f"uts{round(at_s)}"
+    return f"uts{floor(at_s)}"
 
 
 def answered(action: Action, said: str) -> Outcome:

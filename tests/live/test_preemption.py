@@ -289,10 +289,11 @@ def test_preempt__killed_at_every_later_step_in_turn(site, running):
 
     until(cycle, "it died everywhere, and nothing is left", limit_s=400)
     assert urgent in column("%A", "RUNNING")
-    assert ([restarts(job) for job in sorted(running)].count(1), signalled()) == (1, [victim])
+    assert ([restarts(job) for job in sorted(running)].count(1), signalled()) == (1, [victim]), journal(site)
     until(lambda: column("%r", "PENDING").get(victim) != "BeginTime", "the victim may start again")
-    site("undo", "--apply", "--yes")
-    assert [line["operation"]["stage"] for line in journal(site)][-1] == "closed"
+    undone = site("undo", "--apply", "--yes").out
+    lines = journal(site)
+    assert lines[-1]["operation"]["stage"] == "closed", (undone, lines)
 
 
 def test_preempt__slurmctld_restarts_in_the_middle(site, running):

@@ -73,14 +73,14 @@ def test_command__names_the_lever_and_its_signed_value(action, expected):
         (Requeue(7, 1.0, "", "a", 0), "requeue incomplete 7"),
         (JoinReservation(7, 1.0, "", "a", "slurmsched-7-1"), "update JobId=7 ReservationName=slurmsched-7-1"),
         (JoinReservation(7, 1.0, "", "a"), "update JobId=7 ReservationName="),
-        (AllowStart(7, 1.0, "", "a", 1_795_848_424.4), "update JobId=7 StartTime=uts1795848424"),
+        (AllowStart(7, 1.0, "", "a", 1_795_848_424.9), "update JobId=7 StartTime=uts1795848424"),
         (SetNodeList(7, 1.0, "", "a", "n2"), "update JobId=7 NodeList=n2"),
         (SetNodeList(7, 1.0, "", "a", "", "n2"), "update JobId=7 NodeList="),
         (SetGpuRequest(7, 1.0, "", "a", "gpu:i0:1,gpu:i1:1"), "update JobId=7 Gres=gpu:i0:1,gpu:i1:1"),
         (SetGpuRequest(7, 1.0, "", "a", "gpu:2"), "update JobId=7 Gres=gpu:2"),
         (DeleteReservation(7, 1.0, "", "a", "slurmsched-7-1"), "delete ReservationName=slurmsched-7-1"),
         (
-            Reserve(7, 1.0, "", "a", "slurmsched-7-1", "n[1-2,4]", "alice@lab", 10.0, 20.0),
+            Reserve(7, 1.0, "", "a", "slurmsched-7-1", "n[1-2,4]", "alice@lab", 10.9, 20.0),
             "create ReservationName=slurmsched-7-1 Nodes=n[1-2,4] Users=alice@lab StartTime=uts10 EndTime=uts20 "
             "Flags=IGNORE_JOBS,NO_HOLD_JOBS_AFTER,PURGE_COMP=00:30:00",
         ),
